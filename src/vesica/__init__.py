@@ -1,0 +1,30 @@
+"""Vertical federated learning with few overlapping rows and few messages."""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "Budget": "vesica.protocol",
+    "Federation": "vesica.data",
+    "Linear": "vesica.methods",
+    "LocalOnly": "vesica.methods",
+    "Overlap": "vesica.data",
+    "Pooled": "vesica.methods",
+    "Result": "vesica.experiment",
+    "SplitNN": "vesica.methods",
+    "Table": "vesica.data",
+    "TestRows": "vesica.data",
+    "VesicaError": "vesica.errors",
+    "fit": "vesica.experiment",
+    "make_federation": "vesica.data",
+}
+__all__ = [*_EXPORTS, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: `vesica methods` need not wait for torch."""
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'vesica' has no attribute '{name}'")
+    return getattr(import_module(_EXPORTS[name]), name)

@@ -1,0 +1,236 @@
+"""`vesica run | predict | reproduce | report | methods | datasets`."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Vertical federated learning with few overlapping rows and few messages.",
+)
+
+Json = Annotated[str | None, typer.Option("--json", help="write the result as JSON to this file, - for stdout")]
+Report = Annotated[Path | None, typer.Option(help="write a report to this HTML file")]
+DataDir = Annotated[Path | None, typer.Option(help="where the public data sets are [default: $VESICA_DATA]")]
+Device = Annotated[str, typer.Option(help="cpu or cuda")]
+
+
+@app.command()
+def run(
+    method: Annotated[str, typer.Argument(help="see `vesica methods`")],
+    data: Annotated[str | None, typer.Option(help="a public data set, see `vesica datasets`")] = None,
+    federation: Annotated[Path | None, typer.Option(help="your own tables: a federation.toml")] = None,
+    overlap: Annotated[int | None, typer.Option(help="with --data: so many rows overlap [default: all]")] = None,
+    share: Annotated[str | None, typer.Option(help="with --data: disjoint, everyone or draw")] = None,
+    draw: Annotated[int | None, typer.Option(help="with --share draw: unaligned rows a party")] = None,
+    labelled: Annotated[int | None, typer.Option(help="with --data: so many aligned rows are labelled")] = None,
+    labels: Annotated[str | None, typer.Option(help="with --data: the host's labels, aligned or all")] = None,
+    seed: int = 0,
+    set: Annotated[list[str] | None, typer.Option(help="field=value, a hyper-parameter of the method")] = None,
+    wire: Annotated[str, typer.Option(help="float32, float16, bfloat16 or int8")] = "float32",
+    engine: Annotated[str, typer.Option(help="what carries the messages")] = "in-process",
+    device: Device = "cpu",
+    max_rounds: Annotated[int | None, typer.Option(help="refuse what would take more rounds")] = None,
+    max_bytes: Annotated[int | None, typer.Option(help="refuse what would take more bytes")] = None,
+    data_dir: DataDir = None,
+    out: Annotated[Path | None, typer.Option(help="a run folder: models, ledger, journal to go on from")] = None,
+    keep_messages: Annotated[
+        bool, typer.Option("--keep-messages", help="keep every message in the run folder")
+    ] = False,
+    json_file: Json = None,
+    report: Report = None,
+) -> None:
+    """Train a method on a federation and score it on the test rows."""
+    from vesica.cli.display import print_results, watch
+    from vesica.data import make_federation, read_federation
+    from vesica.errors import InputError
+    from vesica.experiment import fit
+    from vesica.methods import make_method
+    from vesica.protocol import Budget
+    from vesica.report import ReportedRun, write_report
+
+    chosen = make_method(method, parse_settings(set or []))
+    if (data is None) == (federation is None):
+        raise InputError("give either --data NAME (see `vesica datasets`) or --federation FILE.toml")
+    if federation is not None:
+        for option, value in (("overlap", overlap), ("share", share), ("draw", draw), ("labelled", labelled)):
+            if value is not None:
+                raise InputError(f"--{option} goes with --data: in {federation}, set it under its own section")
+        parties = read_federation(federation)
+    else:
+        assert data is not None
+        parties = make_federation(
+            data,
+            data_folder(data_dir),
+            overlap=overlap,
+            share=share,
+            draw=draw,
+            labelled=labelled,
+            labels=labels,
+            seed=seed,
+        )
+    if keep_messages and out is None:
+        raise InputError("--keep-messages keeps them in the run folder: give --out FOLDER too")
+    with watch() as progress:
+        result = fit(
+            chosen,
+            parties,
+            seed=seed,
+            budget=Budget(max_rounds, max_bytes),
+            wire=wire,  # type: ignore[arg-type]
+            device=device,
+            engine=engine,
+            out=out,
+            keep_messages=keep_messages,
+            progress=progress,
+        )
+    if report is not None:
+        entries = result.ledger.to_json() + result.scoring.to_json()
+        write_report(report, [ReportedRun(result.to_json(), entries, result.curve)])
+    deliver([result.to_json()], json_file, one=True)
+    if json_file != "-":
+        print_results([result.to_json()])
+
+
+@app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(help="a finished run folder")],
+    federation: Annotated[Path, typer.Option(help="a federation.toml with the tables of the new rows")],
+    out: Annotated[Path, typer.Option(help="CSV: id, prediction, a probability a class")],
+    without: Annotated[list[str] | None, typer.Option(help="a guest that is not there")] = None,
+) -> None:
+    """Predict new rows with the models of a run folder."""
+    from vesica.cli.display import say
+    from vesica.data.toml import read_new_rows
+    from vesica.experiment import predict_from
+
+    predictions = predict_from(folder, read_new_rows(federation), without=without or [])
+    predictions.write(out)
+    ledger = predictions.ledger
+    say(f"{len(predictions.ids)} rows to {out}; {len(ledger.messages)} messages, {ledger.wire / 1e6:.3f} MB")
+
+
+@app.command()
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="a folder of experiments/")],
+    table: Annotated[str, typer.Argument(help="a recipe of it")],
+    seeds: Annotated[int | None, typer.Option(help="how many seeds [default: the recipe's]")] = None,
+    data_dir: DataDir = None,
+    device: Device = "cpu",
+    out: Annotated[Path | None, typer.Option(help="run folders: finished runs are kept, others go on")] = None,
+    json_file: Json = None,
+    report: Report = None,
+) -> None:
+    """Run a recipe: a table or a figure of a paper."""
+    from vesica.cli.display import announce, print_results, watch
+    from vesica.experiment.recipes import find_recipe
+    from vesica.experiment.recipes import reproduce as run_recipe
+    from vesica.report import ReportedRun, write_report
+
+    recipe = find_recipe(paper, table)
+    lines, reported = [], []
+    with watch() as progress:
+        for line, result in run_recipe(
+            recipe,
+            table,
+            seeds=seeds,
+            data_dir=data_folder(data_dir),
+            device=device,
+            out=out,
+            progress=progress,
+            begin=lambda case: announce(case.title),
+        ):
+            lines.append(line)
+            entries = result.ledger.to_json() + result.scoring.to_json() if result else []
+            reported.append(ReportedRun(line, entries, result.curve if result else ()))
+    deliver(lines, json_file, one=False)
+    if report is not None:
+        write_report(report, reported, title=recipe.about)
+    if json_file != "-":
+        print_results(lines)
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="run folders, and .json or .jsonl files of results")],
+    out: Annotated[Path, typer.Option(help="the HTML file")] = Path("report.html"),
+    title: str = "Vesica report",
+) -> None:
+    """Write one HTML file about runs; it needs no network."""
+    from vesica.cli.display import say
+    from vesica.report import read_results, read_run, write_report
+
+    found = []
+    for path in runs:
+        found += [read_run(path)] if path.is_dir() else read_results(path)
+    write_report(out, found, title=title)
+    say(f"{len(found)} runs to {out}")
+
+
+@app.command()
+def methods() -> None:
+    """List the methods and their fields."""
+    from vesica.cli.display import print_listing
+    from vesica.methods import METHODS
+
+    rows = []
+    for name, method in METHODS.items():
+        fields = ", ".join(f"{field.name}={field.default}" for field in dataclasses.fields(method))
+        rows.append((name, (inspect.getdoc(method) or "").splitlines()[0], fields))
+    print_listing(("method", "what it does", "fields (--set field=value)"), rows)
+
+
+@app.command()
+def datasets(data_dir: DataDir = None) -> None:
+    """List the public data sets, and where their files belong."""
+    from vesica.cli.display import print_listing
+    from vesica.data.datasets import DATASETS
+    from vesica.data.scenario import SCENARIOS
+
+    rows = []
+    for name, scenario in SCENARIOS.items():
+        source = DATASETS[scenario.data]
+        rows.append((name, scenario.about, f"{source.folder}/" if source.folder else "bundled"))
+    print_listing(("data", "what it is", "folder under --data-dir"), rows)
+
+
+def data_folder(given: Path | None) -> Path | None:
+    named = os.environ.get("VESICA_DATA")
+    return given or (Path(named) if named else None)
+
+
+def parse_settings(settings: list[str]) -> dict[str, str]:
+    from vesica.errors import InputError
+
+    values = {}
+    for setting in settings:
+        field, equals, value = setting.partition("=")
+        if not equals:
+            raise InputError(f"--set {setting} has no '=': write --set field=value")
+        values[field.strip()] = value.strip()
+    return values
+
+
+def deliver(lines: list[dict[str, Any]], json_file: str | None, *, one: bool) -> None:
+    """The results as JSON: one object, or an object a line."""
+    from vesica.errors import InputError
+
+    text = json.dumps(lines[0], indent=1) + "\n" if one else "".join(json.dumps(line) + "\n" for line in lines)
+    if json_file == "-":
+        typer.echo(text, nl=False)
+    elif json_file is not None:
+        try:
+            Path(json_file).write_text(text)
+        except OSError as error:
+            raise InputError(
+                f"the result cannot be written to {json_file} ({error.strerror}): give another file"
+            ) from error

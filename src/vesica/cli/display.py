@@ -1,0 +1,93 @@
+"""What a person sees: live progress while a run goes, tables when it has ended."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from vesica.protocol.link import Progress as Watcher
+
+_METRICS = ("auc", "accuracy", "f1", "rmse")
+
+
+@contextmanager
+def watch() -> Iterator[Watcher]:
+    """Progress bars on standard error, one a party and step; nothing where no one is watching."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    tasks: dict[tuple[str, str], TaskID] = {}
+
+    def show(party: str, step: str, position: int, total: int) -> None:
+        key = (party, step)
+        if position == 0 or key not in tasks:
+            if key in tasks:
+                bars.remove_task(tasks[key])
+            tasks[key] = bars.add_task(f"{party}: {step}", total=total)
+        bars.update(tasks[key], completed=position)
+
+    with bars:
+        yield show
+
+
+def announce(title: str) -> None:
+    """What begins now, for a person who waits."""
+    Console(stderr=True).print(f"[bold]{title}[/bold]")
+
+
+def say(text: str) -> None:
+    Console(highlight=False, soft_wrap=True).print(text, markup=False)
+
+
+def wide() -> Console:
+    """Standard output; into a pipe or a file nothing is cut off for want of width."""
+    console = Console()
+    return console if console.is_terminal else Console(width=200)
+
+
+def print_listing(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    wide().print(table)
+
+
+def print_results(lines: Sequence[Mapping[str, Any]]) -> None:
+    """One row a method and setting; several seeds as mean and deviation."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for line in lines:
+        groups[line["method"], line["data"], line["rows"]["aligned"], line["rows"]["labelled"], line["wire"]].append(
+            line
+        )
+    names = [name for name in _METRICS if any(line["metrics"].get(name) is not None for line in lines)]
+    table = Table(pad_edge=False)
+    for head in ("method", "data", "aligned", *names, "rounds", "messages", "MB", "seconds"):
+        table.add_column(head, justify="left" if head in ("method", "data") else "right")
+    for (method, data, aligned, _, _), runs in groups.items():
+        scores = [spread([run["metrics"][name] for run in runs], digits=4) for name in names]
+        costs = [
+            spread([run["rounds"] for run in runs]),
+            spread([run["messages"] for run in runs]),
+            spread([run["bytes"]["wire"] / 1e6 for run in runs], digits=3),
+            spread([run["seconds"] for run in runs], digits=1),
+        ]
+        table.add_row(method, data, str(aligned), *scores, *costs)
+    wide().print(table)
+
+
+def spread(values: Sequence[float | None], *, digits: int = 0) -> str:
+    """The mean, and the deviation where there are several values that differ."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "–"
+    mean = f"{statistics.mean(known):,.{digits}f}"
+    return f"{mean} ± {statistics.stdev(known):,.{digits}f}" if len(set(known)) > 1 else mean

@@ -1,0 +1,54 @@
+"""Public data sets, by name."""
+
+from pathlib import Path
+
+from vesica.data.datasets import (
+    avazu,
+    bhi,
+    cifar10,
+    covtype,
+    credit,
+    criteo,
+    gisette,
+    mnist,
+    modelnet,
+    movielens,
+    nus_wide,
+    phishing,
+    superconduct,
+    uji,
+)
+from vesica.data.datasets.dataset import DataSet
+from vesica.data.datasets.source import Source
+from vesica.errors import InputError, nearest
+
+__all__ = ["DATASETS", "DataSet", "Source", "load_dataset"]
+
+DATASETS: dict[str, Source] = {
+    "credit": credit.SOURCE,
+    "mnist": mnist.SOURCES["mnist"],
+    "fashion-mnist": mnist.SOURCES["fashion-mnist"],
+    "kmnist": mnist.SOURCES["kmnist"],
+    "cifar10": cifar10.SOURCE,
+    "phishing": phishing.SOURCE,
+    "uji": uji.SOURCE,
+    "uji-floor": uji.FLOOR_SOURCE,
+    "covtype": covtype.SOURCE,
+    "gisette": gisette.SOURCE,
+    "superconduct": superconduct.SOURCE,
+    "nus-wide": nus_wide.SOURCE,
+    "nus-wide-tags": nus_wide.TAGS_SOURCE,
+    "movielens-1m": movielens.SOURCE,
+    "avazu": avazu.SOURCE,
+    "avazu-three": avazu.THREE_SOURCE,
+    "criteo": criteo.SOURCE,
+    "bhi": bhi.SOURCE,
+    "modelnet": modelnet.SOURCE,
+}
+
+
+def load_dataset(name: str, data_dir: Path | None) -> DataSet:
+    """A public data set by its name; its files are in its folder of the data directory."""
+    if name not in DATASETS:
+        raise InputError(f"there is no data set '{name}'{nearest(name, DATASETS)}")
+    return DATASETS[name].load(data_dir)

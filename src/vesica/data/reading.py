@@ -1,0 +1,91 @@
+"""Reading a party's table from a file, or taking it from data frames and arrays."""
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vesica.data.columns import Values, table_of
+from vesica.data.csv_files import MISSING, csv_frame, unreadable
+from vesica.data.frames import table_from_pandas, table_from_polars
+from vesica.data.ids import require_id
+from vesica.data.table import Array, Table
+from vesica.errors import InputError
+
+
+def read_table(path: Path, *, id: str) -> Table:
+    """The table in a .csv, .parquet or .npz file; `id` names the column (or array) that holds the ids."""
+    readers = {".csv": read_csv, ".parquet": read_parquet, ".npz": read_npz}
+    path = Path(path)
+    if path.suffix.lower() not in readers:
+        raise InputError(f"{path} is not a table Vesica reads; give a .csv, .parquet or .npz file")
+    if path.is_dir():
+        raise InputError(f"{path} is a directory; give the file in it")
+    if not path.exists():
+        raise InputError(f"there is no file {path}; correct the path")
+    if path.stat().st_size == 0:
+        raise InputError(f"{path} is empty; give a file with a header and rows")
+    return readers[path.suffix.lower()](path, id=id)
+
+
+def table_from(source: Any, *, id: str) -> Table:
+    """A table from a pandas or polars DataFrame, or from a mapping of names to arrays or lists.
+
+    `id` names the column of the ids, or the index of a pandas DataFrame.
+    """
+    libraries = {kind.__module__.partition(".")[0] for kind in type(source).__mro__}
+    if isinstance(source, Mapping):
+        return table_from_mapping(source, id=id, where="the mapping")
+    if type(source).__name__ == "LazyFrame" and "polars" in libraries:
+        raise InputError("the table is a polars LazyFrame; call .collect() on it first")
+    if hasattr(source, "columns") and "polars" in libraries:
+        return table_from_polars(source, id=id, where="the data frame")
+    if hasattr(source, "columns") and "pandas" in libraries:
+        return table_from_pandas(source, id=id, where="the data frame")
+    raise InputError(
+        f"a {type(source).__name__} is not a table; give a pandas or polars DataFrame, or a mapping of "
+        "names to arrays, or call table_from_arrays for an array without names"
+    )
+
+
+def table_from_arrays(ids: Values, columns: Mapping[str, Values] | Array, *, image: Array | None = None) -> Table:
+    """A table from ids and named columns, or the columns of an (n, p) array as column_0, column_1, ..."""
+    if not isinstance(columns, Mapping):
+        matrix = np.asarray(columns)
+        if matrix.ndim != 2:
+            raise InputError(f"the array of columns has shape {matrix.shape}; it must be (rows, columns)")
+        columns = {f"column_{position}": values for position, values in enumerate(matrix.T)}
+    return table_of(ids, columns, image=image, name="ids", where="the table")
+
+
+def table_from_mapping(arrays: Mapping[str, Values], *, id: str, where: str) -> Table:
+    require_id(id, arrays, where=where)
+    columns = {name: values for name, values in arrays.items() if name not in (id, "image")}
+    image = np.asarray(arrays["image"]) if "image" in arrays else None
+    return table_of(arrays[id], columns, image=image, name=id, where=where)
+
+
+def read_npz(path: Path, *, id: str) -> Table:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = dict(archive)
+    except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as fault:
+        raise unreadable(path, "NPZ", fault) from fault
+    return table_from_mapping(arrays, id=id, where=str(path))
+
+
+def read_parquet(path: Path, *, id: str) -> Table:
+    import polars as pl
+
+    try:
+        frame = pl.read_parquet(path, glob=False)
+    except pl.exceptions.PolarsError as fault:
+        raise unreadable(path, "Parquet", fault) from fault
+    return table_from_polars(frame, id=id, where=str(path))
+
+
+def read_csv(path: Path, *, id: str) -> Table:
+    return table_from_polars(csv_frame(path, id=id), id=id, where=str(path), missing=MISSING)

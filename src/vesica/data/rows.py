@@ -1,0 +1,195 @@
+"""Which rows are for what: common, test, aligned, labelled, validation, unaligned, in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vesica.data.federation import Federation, PartyData, class_numbers, distinct, known
+from vesica.data.table import Array, Text
+from vesica.errors import InputError
+
+_VALIDATION_PART = 10  # a tenth of the labelled aligned rows
+
+
+@dataclass(frozen=True)
+class PartyRows:
+    """Positions in one party's table; `aligned` and `test` are in the same order at every party."""
+
+    aligned: Array
+    unaligned: Array
+    test: Array
+
+    @property
+    def training(self) -> Array:
+        """What scales and vocabularies may be fitted on."""
+        return np.concatenate([self.aligned, self.unaligned])
+
+
+@dataclass(frozen=True)
+class Split:
+    """The rows of a federation, sorted out."""
+
+    parties: dict[str, PartyRows]
+    aligned_ids: Array
+    test_ids: Array
+    classes: tuple[str, ...]  # () for regression
+    label: Array  # of the host's rows: class numbers or values; meaningful at `known` and at the test rows
+    known: Array  # the host's rows whose labels it may train with, validation included
+    labelled: Array  # positions in the aligned rows
+    validation: Array  # positions in the aligned rows
+
+
+def split_rows(federation: Federation) -> Split:
+    """Sort the rows out; every draw comes from the federation's own seeds."""
+    ids, rows = common_rows(federation.parties)
+    classes, label, has_label = _read_label(federation)
+    of_host = rows[federation.host.name]
+
+    test = _draw_test(federation, ids, has_label[of_host])
+    rest = np.setdiff1d(np.arange(len(ids)), test)
+    random = np.random.default_rng([federation.overlap.seed, 1])
+    aligned = _draw(random, rest, federation.overlap.keep, setting="overlap")
+    labelled = np.flatnonzero(has_label[of_host[aligned]])
+    labelled = _draw(random, labelled, federation.labelled, setting="labelled")
+    numbers = label[of_host[aligned[labelled]]]
+    _check_enough(federation, classes, numbers)
+    validation = labelled[_draw_validation(random, numbers, stratified=bool(classes))]
+
+    unaligned = _share_out(federation, np.setdiff1d(rest, aligned), random)
+    parties = {
+        party.name: PartyRows(
+            rows[party.name][aligned],
+            np.concatenate([rows[party.name][unaligned[party.name]], _alone(party, rows[party.name])]),
+            rows[party.name][test],
+        )
+        for party in federation.parties
+    }
+    mine = parties[federation.host.name]
+    trainable = mine.aligned[labelled]
+    if federation.labels == "all":
+        trainable = np.concatenate([trainable, mine.unaligned[has_label[mine.unaligned]]])
+    return Split(parties, ids[aligned], ids[test], classes, label, trainable, labelled, validation)
+
+
+def common_rows(parties: Sequence[PartyData]) -> tuple[Array, dict[str, Array]]:
+    """The ids that every party has, sorted, and where each party has them."""
+    positions = [{id: row for row, id in enumerate(party.table.ids.tolist())} for party in parties]
+    common = set(positions[0]).intersection(*positions[1:])
+    if not common:
+        examples = "; ".join(
+            f"'{party.name}' has {len(party.table)} ids such as {', '.join(map(repr, party.table.ids[:2]))}"
+            for party in parties[:4]
+        )
+        raise InputError(
+            f"no id is common to all parties ({examples}): the usual causes are zero padding ('007' and '7'), "
+            "case ('ab1' and 'AB1') and type ('7.0' and '7'), or the wrong id column"
+        )
+    ids = sorted(common)
+    rows = {
+        party.name: np.array([of_id[id] for id in ids], dtype=np.int64)
+        for party, of_id in zip(parties, positions, strict=True)
+    }
+    return np.array(ids, dtype=object), rows
+
+
+def _alone(party: PartyData, common: Array) -> Array:
+    """A party's rows that some other party does not have."""
+    return np.setdiff1d(np.arange(len(party.table)), common)
+
+
+def _read_label(federation: Federation) -> tuple[tuple[str, ...], Array, Array]:
+    """The classes, each host row's class number or value, and where there is one."""
+    host, label = federation.host.name, federation.label
+    if label is None:
+        raise InputError(f"'{host}' has no label column: name one under [host] label")
+    has_label = known(label)
+    if not has_label.any():
+        raise InputError(f"the label of '{host}' is empty in all {len(label)} rows: is it the right column?")
+    if federation.task == "regression":
+        if isinstance(label, Text) or label.dtype.kind not in "iufb":
+            raise InputError(f"the label of '{host}' is no number: regression needs one; or set task to classification")
+        values = label.astype(np.float64)
+        if np.isinf(values).any():
+            raise InputError(f"the label of '{host}' has {np.isinf(values).sum()} infinite values: mend or empty them")
+        return (), values, has_label
+    classes = distinct(label)
+    if len(classes) > max(100, int(has_label.sum()) // 2):
+        raise InputError(
+            f"the label of '{host}' has {len(classes)} distinct values in {has_label.sum()} rows: "
+            "classification needs classes; or set task to regression"
+        )
+    return classes, class_numbers(label, classes), has_label
+
+
+def _draw_test(federation: Federation, ids: Array, has_label: Array) -> Array:
+    """The test rows, as positions in the common ids, from those with a label."""
+    candidates = np.flatnonzero(has_label)
+    if not len(candidates):
+        raise InputError(f"none of the {len(ids)} common rows has a label at '{federation.host.name}'")
+    if federation.test.ids is not None:
+        test = candidates[np.isin(ids[candidates].astype(str), federation.test.ids.astype(str))]
+    else:
+        random = np.random.default_rng([federation.test.seed, 0])
+        count = round(len(candidates) * federation.test.fraction)
+        test = np.sort(random.permutation(candidates)[:count])
+    if not len(test):
+        raise InputError(
+            f"no test row is left of {len(candidates)} common labelled rows: "
+            "give a larger [test] fraction, or ids that all parties have"
+        )
+    return test
+
+
+def _draw(random: np.random.Generator, rows: Array, keep: int | None, *, setting: str) -> Array:
+    """Keep so many of the rows, in their order."""
+    if keep is None:
+        return rows
+    if keep > len(rows):
+        raise InputError(f"[{setting}] keep is {keep} and there are only {len(rows)} such rows outside the test rows")
+    return np.sort(random.permutation(rows)[:keep])
+
+
+def _check_enough(federation: Federation, classes: tuple[str, ...], numbers: Array) -> None:
+    host = federation.host.name
+    if classes and len(classes) < 2:
+        raise InputError(f"the label of '{host}' is '{classes[0]}' in every row: there is nothing to learn")
+    if not classes and len(numbers) and np.ptp(numbers) == 0:
+        raise InputError(f"the label of '{host}' is {numbers[0]} in every row: there is nothing to learn")
+    least = max(2, len(classes))
+    if len(numbers) < least:
+        raise InputError(
+            f"there are {len(numbers)} overlapping rows with a label outside the test rows and {len(classes)} classes: "
+            f"at least {least} are needed; keep more or find more common ids"
+        )
+
+
+def _draw_validation(random: np.random.Generator, numbers: Array, *, stratified: bool) -> Array:
+    """A tenth of the labelled rows, at least one; classification takes its share of every class."""
+    order = random.permutation(len(numbers))
+    count = max(1, len(numbers) // _VALIDATION_PART)
+    if not stratified:
+        return np.sort(order[:count])
+    # A row's rank within its own class, as a fraction of the class: the smallest ones are a fair share of each.
+    rank = np.empty(len(numbers))
+    for number in np.unique(numbers):
+        members = order[numbers[order] == number]
+        rank[members] = (np.arange(len(members)) + 0.5) / len(members)
+    return np.sort(np.argsort(rank, kind="stable")[:count])
+
+
+def _share_out(federation: Federation, others: Array, random: np.random.Generator) -> dict[str, Array]:
+    """Who has which of the common rows that are not aligned; a party without features has none."""
+    shares = dict.fromkeys((party.name for party in federation.parties), others[:0])
+    takers = [party.name for party in federation.parties if party.has_features]
+    if federation.overlap.share == "everyone":
+        # Each in an order of its own: the links between the parties' rows are withheld.
+        return shares | {name: random.permutation(others) for name in takers}
+    if federation.overlap.share == "draw":
+        draw = federation.overlap.draw or 0
+        if draw > len(others):
+            raise InputError(f"[overlap] draw is {draw} and only {len(others)} common rows are not aligned")
+        return shares | {name: random.permutation(others)[:draw] for name in takers}
+    return shares | dict(zip(takers, np.array_split(random.permutation(others), len(takers)), strict=True))

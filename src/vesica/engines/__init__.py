@@ -1,0 +1,7 @@
+"""What carries the messages."""
+
+from vesica.engines.in_process import InProcess
+
+__all__ = ["ENGINES", "InProcess"]
+
+ENGINES = {"in-process": InProcess}

@@ -1,0 +1,153 @@
+"""The in-process engine: one thread a party, one running at a time, in a fixed order."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from vesica.errors import DeadlockError, PartyError, VesicaError
+from vesica.protocol.journal import Journal, check_each_other
+from vesica.protocol.resumable import random_state, set_random_state
+
+
+class _Released(BaseException):
+    """Unwinds a thread whose run has ended elsewhere."""
+
+
+class InProcess:
+    """Carries frames between threads. Frames are encoded and decoded as on a wire, so nothing else crosses.
+
+    A party runs until it waits for a message that is not there; then the next one that can go on has its turn.
+    Each party's random state is its own, put back with its turn, so a run does not depend on the interleaving.
+    """
+
+    def __init__(self, parties: Sequence[str]) -> None:
+        self._parties = list(parties)
+        self._inbox: dict[tuple[str, str], deque[memoryview]] = {}
+        self._hopes: dict[str, tuple[str, str]] = {}  # who waits: for whom, for what
+        self._finished: dict[str, Any] = {}
+        self._turns = {party: threading.Semaphore(0) for party in parties}
+        self._random: dict[str, Mapping[str, torch.Tensor]] = {}
+        self._failure: BaseException | None = None
+        self._over = threading.Event()
+        self.carried = 0  # bytes of the frames that went through
+
+    # The transport.
+
+    def deliver(self, sender: str, receiver: str, sequence: int, frame: memoryview) -> None:
+        self.carried += len(frame)
+        self._inbox.setdefault((receiver, sender), deque()).append(frame)
+
+    def collect(self, receiver: str, sender: str, sequence: int, kind: str) -> memoryview:
+        inbox = self._inbox.setdefault((receiver, sender), deque())
+        if not inbox:
+            self._hopes[receiver] = (sender, kind)
+            self._random[receiver] = random_state()
+            self._pass_turn(receiver)
+            self._turns[receiver].acquire()
+            if self._failure is not None:
+                raise _Released
+            set_random_state(self._random[receiver])
+            del self._hopes[receiver]
+        return inbox.popleft()
+
+    def redeliver(self, journals: Mapping[str, Journal], pairs: Sequence[tuple[str, str]]) -> None:
+        """Put back what was on its way when an earlier life of this run ended."""
+        check_each_other(journals, pairs)
+        for sender, receiver in pairs:
+            for sequence, frame in journals[sender].undelivered(receiver, journals[receiver].received_through(sender)):
+                self.deliver(sender, receiver, sequence, frame)
+            kept = journals[receiver]
+            journals[sender].acknowledge_by(receiver, partial(kept.durable_through, sender))
+
+    # The turns.
+
+    def run(self, programs: Mapping[str, Callable[[], Any]], seeds: Mapping[str, int]) -> dict[str, Any]:
+        """Run every party's program to its end; what they return, by party."""
+        before = random_state()
+        for party in self._parties:
+            torch.manual_seed(seeds[party])
+            self._random[party] = random_state()
+        threads = [
+            threading.Thread(target=self._live, args=(party, programs[party]), name=party, daemon=True)
+            for party in self._parties
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            self._turns[self._parties[0]].release()
+            self._over.wait()
+        except BaseException as interruption:  # Ctrl-C: let the waiting threads go, then pass it on
+            self._fail(interruption)
+            raise
+        finally:
+            set_random_state(before)
+        for thread in threads:
+            thread.join()
+        if self._failure is not None:
+            raise self._failure
+        return self._finished
+
+    def _live(self, party: str, program: Callable[[], Any]) -> None:
+        """A party's whole life, in its own thread."""
+        self._turns[party].acquire()
+        if self._failure is not None:
+            return
+        try:
+            set_random_state(self._random[party])
+            self._finished[party] = program()
+        except _Released:
+            return
+        except BaseException as error:
+            self._fail(_named(party, error))
+        else:
+            self._pass_turn(party)
+
+    def _pass_turn(self, party: str) -> None:
+        """Give the turn to the next party, in order, that can go on."""
+        here = self._parties.index(party)
+        for other in self._parties[here + 1 :] + self._parties[: here + 1]:
+            if self._can_go_on(other):
+                self._turns[other].release()
+                return
+        if len(self._finished) == len(self._parties):
+            self._over.set()
+        else:
+            self._fail(DeadlockError(self._who_waits()))
+
+    def _can_go_on(self, party: str) -> bool:
+        if party in self._finished:
+            return False
+        if party not in self._hopes:
+            return True  # it has not begun
+        sender, _ = self._hopes[party]
+        return bool(self._inbox.get((party, sender)))
+
+    def _who_waits(self) -> str:
+        waits = [
+            f"'{party}' waits for '{kind}' from '{sender}'" + (" (who has ended)" if sender in self._finished else "")
+            for party, (sender, kind) in self._hopes.items()
+        ]
+        return f"no party can go on: {'; '.join(waits)}"
+
+    def _fail(self, failure: BaseException) -> None:
+        self._failure = self._failure or failure
+        self._over.set()
+        for turn in self._turns.values():
+            turn.release()
+
+
+def _named(party: str, error: BaseException) -> BaseException:
+    """The error with the party's name on it."""
+    if isinstance(error, VesicaError):
+        error.party = error.party or party
+        return error
+    failure = PartyError(f"failed with {type(error).__name__}: {error}")
+    failure.party = party
+    failure.__cause__ = error
+    return failure

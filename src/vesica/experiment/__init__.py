@@ -1,0 +1,7 @@
+"""Runs: a method on a federation, its result, and predictions from it."""
+
+from vesica.experiment.fit import fit
+from vesica.experiment.predict import predict, predict_from
+from vesica.experiment.result import Predictions, Result
+
+__all__ = ["Predictions", "Result", "fit", "predict", "predict_from"]

@@ -1,0 +1,208 @@
+"""Joining a method, a federation and an engine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vesica import __version__
+from vesica.data.federation import Federation
+from vesica.data.rows import Split, split_rows
+from vesica.engines import ENGINES, InProcess
+from vesica.errors import InputError, nearest
+from vesica.experiment.folder import RunFolder, write_lines
+from vesica.experiment.result import Result
+from vesica.experiment.seat import Outcome, Seat
+from vesica.methods import Method, config_of, name_of
+from vesica.protocol import Budget, Ledger, Link
+from vesica.protocol.agreement import Terms, digest_of
+from vesica.protocol.budget import Meter
+from vesica.protocol.journal import Journal
+from vesica.protocol.link import Conversation, Progress, silently
+from vesica.protocol.message import WIRES, Wire
+from vesica.protocol.resumable import reached
+
+
+def fit(
+    method: Method,
+    federation: Federation,
+    *,
+    seed: int = 0,
+    budget: Budget = Budget(),
+    wire: Wire = "float32",
+    device: str = "cpu",
+    engine: str = "in-process",
+    out: Path | str | None = None,
+    keep_messages: bool = False,
+    progress: Progress = silently,
+) -> Result:
+    """Train a method on a federation and score it on the test rows.
+
+    With `out`, every party keeps a journal there: the same call again goes on where an earlier one was killed.
+    """
+    check_settings(wire=wire, engine=engine, device=device)
+    split = split_rows(federation)
+    seats = [Seat.take(p, split.parties[p.name], device=torch.device(device)) for p in federation.parties]
+    run = describe(method, federation, seats, seed=seed, wire=wire)
+    folder = None if out is None else RunFolder(Path(out), run)
+    talks = open_talks([seat.name for seat in seats], budget=budget, folder=folder, keep_messages=keep_messages)
+    for talk in talks.values():
+        talk.wire, talk.device, talk.progress = wire, torch.device(device), progress
+    terms = Terms(
+        method=run["method"],
+        config=run["config"],
+        parties=tuple(talks),
+        task=federation.task,
+        metric=federation.metric,
+        wire=wire,
+        aligned=digest_of(split.aligned_ids),
+        test=digest_of(split.test_ids),
+        version=__version__,
+    )
+    began = time.monotonic()
+    outcomes = converse(method, terms, seats, split, talks, seed=seed)
+    seconds = time.monotonic() - began
+    host = outcomes[seats[0].name]
+    assert host.metrics is not None
+    result = Result(
+        method=run["method"],
+        data=federation.name,
+        seed=seed,
+        parties=tuple(talks),
+        rows=count_rows(split),
+        metrics=host.metrics,
+        ledger=host.training,
+        scoring=host.scoring,
+        wire=wire,
+        seconds=seconds,
+        config=run["config"],
+        config_hash=run["config_hash"],
+        curve=tuple(talks[seats[0].name].curve),
+        models={name: outcome.model for name, outcome in outcomes.items()},
+    )
+    if folder is not None:
+        save(folder, result, outcomes, keep_messages=keep_messages)
+    return result
+
+
+def check_settings(*, wire: str, engine: str, device: str) -> None:
+    if wire not in WIRES:
+        raise InputError(f"there is no wire '{wire}'{nearest(wire, WIRES)}")
+    if engine not in ENGINES:
+        raise InputError(f"there is no engine '{engine}'{nearest(engine, ENGINES)}")
+    if device != "cpu" and not torch.cuda.is_available():
+        raise InputError(f"device is '{device}' and this machine has no CUDA: use cpu")
+
+
+def describe(method: Method, federation: Federation, seats: Sequence[Seat], *, seed: int, wire: Wire) -> dict[str, Any]:
+    """What makes a run this run and no other; it is what a run folder is recognised by."""
+    config = {
+        "method": config_of(method),
+        "task": federation.task,
+        "metric": federation.metric,
+        "labels": federation.labels,
+        "test": {
+            "fraction": None if federation.test.ids is not None else federation.test.fraction,
+            "seed": federation.test.seed,
+        },
+        "overlap": vars(federation.overlap),
+        "labelled": federation.labelled,
+        "encoders": {seat.name: seat.spec and [seat.spec.name, seat.spec.dim] for seat in seats},
+    }
+    name = name_of(method)
+    return {
+        "method": name,
+        "data": federation.name,
+        "seed": seed,
+        "parties": [seat.name for seat in seats],
+        "wire": wire,
+        "config": config,
+        "config_hash": _digest(name, config, wire),
+        "fingerprints": {seat.name: seat.fingerprint for seat in seats},
+        "version": __version__,
+    }
+
+
+def open_talks(
+    parties: Sequence[str], *, budget: Budget, folder: RunFolder | None, keep_messages: bool
+) -> dict[str, Conversation]:
+    """Every party's side of the talk, in one process, taken up where earlier journals left it."""
+    carrier = InProcess(parties)
+    host, *guests = parties
+    talks = {}
+    meter = Meter(budget)
+    for party in parties:
+        journal = Journal(
+            None if folder is None else folder.journal(party),
+            guests if party == host else [host],
+            keep_messages=keep_messages,
+        )
+        if journal.folder is not None:
+            journal.reach(reached(journal.folder))
+        talks[party] = Conversation(party, carrier, journal, Ledger(party, host=host), meter)
+        meter.ledgers.append(talks[party].ledger)
+    pairs = [pair for guest in guests for pair in ((host, guest), (guest, host))]
+    carrier.redeliver({party: talk.journal for party, talk in talks.items()}, pairs)
+    return talks
+
+
+def converse(
+    method: Method,
+    terms: Terms,
+    seats: Sequence[Seat],
+    split: Split,
+    talks: Mapping[str, Conversation],
+    *,
+    seed: int,
+) -> dict[str, Outcome]:
+    """Let all parties run their programs to the end."""
+    host, *guests = seats
+    links = {guest.name: Link(guest.name, talks[host.name]) for guest in guests}
+    run = hashlib.sha256(f"run of {party_seed(host.name, seed)}".encode()).hexdigest()[:32]
+    programs = {host.name: partial(host.be_host, method, terms, talks[host.name], links, split=split, run=run)}
+    for guest in guests:
+        talk = talks[guest.name]
+        programs[guest.name] = partial(guest.be_guest, method, terms, talk, {host.name: Link(host.name, talk)})
+    carrier = talks[host.name].transport
+    assert isinstance(carrier, InProcess)
+    try:
+        return carrier.run(programs, {seat.name: party_seed(seat.name, seed) for seat in seats})
+    finally:
+        for talk in talks.values():
+            talk.journal.close()
+
+
+def party_seed(party: str, seed: int) -> int:
+    """In simulation the parties' seeds come one-way from the run's; no party could tell another's from its own."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {party}".encode()).digest()[:8], "little") >> 1
+
+
+def count_rows(split: Split) -> dict[str, Any]:
+    return {
+        "aligned": len(split.aligned_ids),
+        "labelled": len(split.labelled),
+        "validation": len(split.validation),
+        "unaligned": {name: len(rows.unaligned) for name, rows in split.parties.items()},
+        "test": len(split.test_ids),
+    }
+
+
+def save(folder: RunFolder, result: Result, outcomes: Mapping[str, Outcome], *, keep_messages: bool) -> None:
+    """Each party's model and ledger into its own folder, then the result."""
+    for name, outcome in outcomes.items():
+        outcome.model.save(folder.party(name))
+        entries = outcome.training.to_json() + outcome.scoring.to_json()
+        write_lines(folder.party(name) / "ledger.jsonl", entries)
+    write_lines(folder.party(result.parties[0]) / "curve.jsonl", result.curve)
+    folder.finish(result.to_json(), drop_journals_of=() if keep_messages else result.parties)
+
+
+def _digest(*values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]

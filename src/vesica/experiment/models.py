@@ -1,0 +1,93 @@
+"""What a party keeps of a run: how its rows are prepared, its encoder and, at the host, the head."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from vesica.data.preparation import Preparation
+from vesica.errors import RunFolderError
+from vesica.metrics import Task
+from vesica.models import HEADS, AnyHead, EncoderSpec
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PartyModel:
+    """One party's part of a trained model; nobody holds another's."""
+
+    name: str
+    preparation: Preparation | None  # None: a host with labels only
+    encoder_spec: EncoderSpec | None
+    encoder: nn.Module | None
+    head: AnyHead | None = None  # the host's
+    task: Task | None = None  # the host's
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        about = {
+            "name": self.name,
+            "preparation": None if self.preparation is None else self.preparation.to_json(),
+            "encoder": None if self.encoder_spec is None else self.encoder_spec.to_json(),
+            "head": None if self.head is None else _describe(self.head),
+            "task": None if self.task is None else asdict(self.task),
+        }
+        save_file(self._tensors(), folder / "model.safetensors")
+        (folder / "model.json").write_text(json.dumps(about, indent=1))
+
+    def _tensors(self) -> dict[str, Tensor]:
+        modules = {"encoder": self.encoder, "head": self.head}
+        return {
+            f"{part}.{name}": tensor.detach().cpu().clone()
+            for part, module in modules.items()
+            if module is not None
+            for name, tensor in module.state_dict().items()
+        }
+
+    @classmethod
+    def load(cls, folder: Path) -> PartyModel:
+        try:
+            about = json.loads((folder / "model.json").read_text())
+            tensors = load_file(folder / "model.safetensors")
+            spec = _maybe(EncoderSpec.from_json, about["encoder"])
+            encoder = None if spec is None else _fill(spec.build(), tensors, "encoder")
+            head = _maybe(_rebuild, about["head"])
+            if head is not None:
+                _fill(head, tensors, "head")
+            preparation = _maybe(Preparation.from_json, about["preparation"])
+            return cls(about["name"], preparation, spec, encoder, head, _maybe(_task, about["task"]))
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+            raise RunFolderError(
+                f"the model in {folder} cannot be read ({type(error).__name__}: {error}): "
+                "give a folder that `vesica run --out` has finished"
+            ) from error
+
+
+def _maybe(read: Callable[[dict[str, Any]], T], values: dict[str, Any] | None) -> T | None:
+    return None if values is None else read(values)
+
+
+def _describe(head: AnyHead) -> dict[str, Any]:
+    return {"kind": next(name for name, known in HEADS.items() if type(head) is known), **head.spec()}
+
+
+def _rebuild(spec: dict[str, Any]) -> AnyHead:
+    return HEADS[spec["kind"]].from_spec(spec)
+
+
+def _task(values: dict[str, Any]) -> Task:
+    return Task(**{**values, "classes": tuple(values["classes"])})
+
+
+def _fill(module: nn.Module, tensors: dict[str, Tensor], part: str) -> nn.Module:
+    own = {name.removeprefix(f"{part}."): t for name, t in tensors.items() if name.startswith(f"{part}.")}
+    module.load_state_dict(own)
+    return module

@@ -1,0 +1,151 @@
+"""Recipes: the tables and figures of a paper as lists of runs, kept under experiments/<paper>/recipes.py."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vesica.data.federation import Federation
+from vesica.data.scenario import make_federation
+from vesica.errors import InputError, nearest
+from vesica.experiment.fit import fit
+from vesica.experiment.folder import read_json
+from vesica.experiment.result import Result
+from vesica.methods import Method, name_of
+from vesica.protocol.link import Progress, silently
+from vesica.protocol.message import Wire
+
+_BESIDE_THE_SOURCE = Path(__file__).parents[3] / "experiments"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of a recipe: a method on a scenario."""
+
+    method: Method
+    data: str
+    seed: int = 0
+    overlap: int | None = None
+    share: str | None = None
+    draw: int | None = None
+    labelled: int | None = None
+    labels: str | None = None
+    wire: Wire = "float32"
+
+    def federation(self, data_dir: Path | None) -> Federation:
+        return make_federation(
+            self.data,
+            data_dir,
+            overlap=self.overlap,
+            share=self.share,
+            draw=self.draw,
+            labelled=self.labelled,
+            labels=self.labels,
+            seed=self.seed,
+        )
+
+    @property
+    def title(self) -> str:
+        overlap = "all rows" if self.overlap is None else f"{self.overlap} aligned"
+        return f"{name_of(self.method)} on {self.data}, {overlap}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a table needs: its cases, given how many seeds to run."""
+
+    about: str
+    cases: Callable[[int], Sequence[Case]]
+    seeds: int = 1
+
+
+def find_recipe(paper: str, table: str, *, experiments: Path | None = None) -> Recipe:
+    """The recipe experiments/<paper>/recipes.py has under this name."""
+    root = experiments or _find_experiments()
+    papers = [path.parent.name for path in root.glob("*/recipes.py")]
+    if paper not in papers:
+        raise InputError(f"there is no paper '{paper}' in {root}{nearest(paper, papers)}")
+    name = f"vesica_recipes_{paper}"
+    spec = importlib.util.spec_from_file_location(name, root / paper / "recipes.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    recipes: dict[str, Recipe] = module.RECIPES
+    if table not in recipes:
+        raise InputError(f"'{paper}' has no recipe '{table}'{nearest(table, recipes)}")
+    return recipes[table]
+
+
+def reproduce(
+    recipe: Recipe,
+    table: str,
+    *,
+    seeds: int | None = None,
+    data_dir: Path | None = None,
+    device: str = "cpu",
+    out: Path | None = None,
+    progress: Progress = silently,
+    begin: Callable[[Case], None] = lambda case: None,
+) -> Iterator[tuple[dict[str, Any], Result | None]]:
+    """Run a recipe's cases one by one; each gives a line for results/*.jsonl, and the result if it ran now.
+
+    With `out`, every case has a run folder there: finished ones are read, interrupted ones go on.
+    """
+    for case in recipe.cases(seeds or recipe.seeds):
+        begin(case)
+        federation = case.federation(data_dir)
+        folder = None if out is None else out / _folder_name(case)
+        result = None
+        if folder is not None and (folder / "result.json").exists():
+            line = read_json(folder / "result.json")
+        else:
+            result = fit(
+                case.method, federation, seed=case.seed, wire=case.wire, device=device, out=folder, progress=progress
+            )
+            line = result.to_json()
+        yield {**line, **circumstances(table, device=device, sha256=federation.sha256)}, result
+
+
+def circumstances(table: str, *, device: str, sha256: str | None) -> dict[str, Any]:
+    """What a line of results/*.jsonl has beside the result: where and on what it came about."""
+    return {"table": table, "device": device_name(device), "commit": commit(), "data_sha256": sha256}
+
+
+def device_name(device: str) -> str:
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(torch.device(device))
+    return f"cpu {platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+
+
+def commit() -> str | None:
+    """The commit of the source tree, if it is one."""
+    try:
+        asked = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return asked.stdout.strip()
+
+
+def _find_experiments() -> Path:
+    here = Path.cwd() / "experiments"
+    for root in (here, _BESIDE_THE_SOURCE):
+        if root.is_dir():
+            return root
+    raise InputError(f"there is no folder {here}: recipes are run from a clone of the project")
+
+
+def _folder_name(case: Case) -> str:
+    parts = [case.data, name_of(case.method), case.overlap, case.share, case.draw, case.labelled, case.wire, case.seed]
+    return "-".join(str(part) for part in parts if part is not None)

@@ -1,0 +1,90 @@
+"""What a run gives: its metrics, its ledger, its models, and how it came about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vesica import __version__
+from vesica.data.table import Array, Table
+from vesica.experiment.models import PartyModel
+from vesica.protocol import Ledger
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """One row an id: the prediction and, for classification, a probability a class."""
+
+    ids: Array
+    values: Array  # the class's name, or the value
+    probabilities: Array | None  # (rows, classes)
+    classes: tuple[str, ...]
+    ledger: Ledger
+
+    def write(self, path: Path) -> None:
+        """As CSV: id, prediction, a probability a class."""
+        import polars
+
+        columns: dict[str, Any] = {"id": self.ids.astype(str), "prediction": self.values}
+        if self.probabilities is not None:
+            columns |= {f"probability_{name}": self.probabilities[:, i] for i, name in enumerate(self.classes)}
+        polars.DataFrame(columns).write_csv(path)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run of one method. Metrics are fractions, of the test rows."""
+
+    method: str
+    data: str
+    seed: int
+    parties: tuple[str, ...]
+    rows: Mapping[str, Any]
+    metrics: Mapping[str, float | None]
+    ledger: Ledger  # the host's: of training, the agreement listed apart
+    scoring: Ledger  # the host's: of the test rows' prediction
+    wire: str
+    seconds: float
+    config: Mapping[str, Any]
+    config_hash: str
+    curve: tuple[Mapping[str, float], ...]
+    models: Mapping[str, PartyModel]
+
+    def to_json(self) -> dict[str, Any]:
+        ledger = self.ledger
+        return {
+            "method": self.method,
+            "data": self.data,
+            "seed": self.seed,
+            "parties": list(self.parties),
+            "rows": dict(self.rows),
+            "metrics": dict(self.metrics),
+            "rounds": ledger.rounds,
+            "messages": len(ledger.messages),
+            "bytes": {"payload": ledger.payload, "wire": ledger.wire, "up": ledger.up, "down": ledger.down},
+            "wire": self.wire,
+            "epsilon": None,
+            "delta": None,
+            "seconds": round(self.seconds, 3),
+            "config": dict(self.config),
+            "config_hash": self.config_hash,
+            "version": __version__,
+        }
+
+    def predict(self, tables: Mapping[str, Table]) -> Predictions:
+        """Predict new rows, from a table a party."""
+        from vesica.experiment.predict import predict
+
+        return predict(self.models, tables)
+
+
+def named(ids: Array, predictions: Array, classes: tuple[str, ...], ledger: Ledger) -> Predictions:
+    """Predictions with the classes' names, from probabilities or values."""
+    if not classes:
+        return Predictions(ids, predictions, None, (), ledger)
+    values = np.array(classes, dtype=object)[predictions.argmax(axis=1)].astype(str)
+    return Predictions(ids, values, predictions, classes, ledger)

@@ -1,0 +1,135 @@
+"""One party's whole program: agree, take part in the method, score the test rows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vesica.data.federation import PartyData
+from vesica.data.preparation import Preparation
+from vesica.data.rows import PartyRows, Split
+from vesica.experiment.models import PartyModel
+from vesica.methods import Method
+from vesica.metrics import Task, score
+from vesica.models import EncoderSpec
+from vesica.protocol import Budget, Guest, Host, Ledger, Link, Rows
+from vesica.protocol.agreement import Agreement, Terms
+from vesica.protocol.budget import Meter
+from vesica.protocol.link import Conversation
+from vesica.protocol.party import Party
+from vesica.protocol.prediction import answer, predict
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a party's program leaves behind."""
+
+    model: PartyModel
+    training: Ledger
+    scoring: Ledger
+    metrics: Mapping[str, float | None] | None = None  # the host's
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One party before the talk begins, its rows sorted out and prepared."""
+
+    name: str
+    rows: PartyRows
+    preparation: Preparation | None  # None: a host with labels only
+    spec: EncoderSpec | None
+    inputs: Tensor
+
+    @classmethod
+    def take(cls, party: PartyData, rows: PartyRows, *, device: torch.device) -> Seat:
+        if not party.has_features:
+            return cls(party.name, rows, None, None, torch.empty(len(party.table), 0, device=device))
+        preparation = Preparation.fit(
+            party.table, rows.training, party=party.name, kinds=party.kinds, scale=party.scale
+        )
+        spec = EncoderSpec.choose(party.encoder, preparation.schema, dim=party.dim)
+        return cls(party.name, rows, preparation, spec, preparation.apply(party.table).to(device))
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells this party's prepared rows from any others."""
+        return hashlib.sha256(self.inputs.cpu().numpy().data).hexdigest()
+
+    def be_guest(self, method: Method, terms: Terms, talk: Conversation, links: Mapping[str, Link]) -> Outcome:
+        assert self.spec is not None
+        (host,) = links.values()
+        agreement = Agreement.accept(terms, host, rows=len(self.rows.aligned), dim=self.spec.dim)
+        rows = self._sort(agreement)
+        me = Guest(self.name, agreement.task, rows, self.inputs, self.spec, talk, links, agreement.digest)
+        method.guest(me)
+        training = begin_scoring(talk)
+        answer(me, me.rows.test)
+        return Outcome(self._model(me), training, talk.ledger)
+
+    def be_host(
+        self,
+        method: Method,
+        terms: Terms,
+        talk: Conversation,
+        links: Mapping[str, Link],
+        *,
+        split: Split,
+        run: str,
+    ) -> Outcome:
+        task, labels = prepare_labels(terms, split)
+        positions = torch.from_numpy(split.labelled), torch.from_numpy(split.validation)
+        agreement = Agreement(terms, run, task, *positions)
+        own = {} if self.spec is None else {self.name: self.spec.dim}
+        me = Host(
+            self.name,
+            task,
+            self._sort(agreement),
+            self.inputs,
+            self.spec,
+            talk,
+            links,
+            agreement.digest,
+            labels=labels.to(self.inputs.device),
+            known=self._tensor(split.known),
+            dims={**own, **agreement.propose(links)},
+        )
+        method.host(me)
+        training = begin_scoring(talk)
+        metrics = score(task, predict(me, me.rows.test), me.labels[me.rows.test])
+        model = replace(self._model(me), head=me.head, task=task)
+        return Outcome(model, training, talk.ledger, metrics)
+
+    def _sort(self, agreement: Agreement) -> Rows:
+        """This party's rows, now that it is agreed which aligned ones are labelled and which validate."""
+        aligned = self._tensor(self.rows.aligned)
+        labelled, validation = aligned[agreement.labelled], aligned[agreement.validation]
+        return Rows(aligned, self._tensor(self.rows.unaligned), self._tensor(self.rows.test), labelled, validation)
+
+    def _tensor(self, rows: np.ndarray[Any, Any]) -> Tensor:
+        return torch.from_numpy(rows).to(self.inputs.device)
+
+    def _model(self, me: Party) -> PartyModel:
+        return PartyModel(self.name, self.preparation, me.encoder_spec, me.encoder)
+
+
+def prepare_labels(terms: Terms, split: Split) -> tuple[Task, Tensor]:
+    """The task, and the host's labels as a model takes them: class numbers, or values standardised."""
+    if terms.task == "classification":
+        return Task(terms.task, terms.metric, split.classes), torch.from_numpy(split.label)
+    seen = split.label[split.known]
+    task = Task(terms.task, terms.metric, (), float(seen.mean()), float(seen.std()) or 1.0)
+    return task, torch.from_numpy((split.label - task.centre) / task.spread).float()
+
+
+def begin_scoring(talk: Conversation) -> Ledger:
+    """Training has ended: scoring is a conversation of its own, with no budget. Returns training's ledger."""
+    training = talk.ledger
+    talk.ledger = Ledger(training.party, host=training.host, phase="scoring")
+    talk.meter = Meter(Budget())
+    return training

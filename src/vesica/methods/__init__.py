@@ -1,0 +1,91 @@
+"""The methods, one file a paper, and the one table of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from vesica.errors import InputError, nearest
+from vesica.methods.linear import Linear
+from vesica.methods.local_only import LocalOnly
+from vesica.methods.pooled import Pooled
+from vesica.methods.split_nn import SplitNN
+from vesica.protocol import Guest, Host
+
+METHODS: dict[str, type[Any]] = {
+    "local-only": LocalOnly,
+    "pooled": Pooled,
+    "linear": Linear,
+    "split-nn": SplitNN,
+}
+
+
+class Method(Protocol):
+    """A frozen dataclass of hyper-parameters with two blocking functions, one a role."""
+
+    def guest(self, me: Guest) -> None: ...
+
+    def host(self, me: Host) -> None: ...
+
+
+def name_of(method: Method) -> str:
+    return next((name for name, kind in METHODS.items() if type(method) is kind), type(method).__name__)
+
+
+def config_of(method: Method) -> dict[str, Any]:
+    """A method's hyper-parameters, ready for JSON."""
+    return json.loads(json.dumps(dataclasses.asdict(method)))  # type: ignore[call-overload, no-any-return]
+
+
+def make_method(name: str, settings: Mapping[str, str] | None = None) -> Method:
+    """A method by name, some of its fields set from text."""
+    if name not in METHODS:
+        raise InputError(f"there is no method '{name}'{nearest(name, METHODS)}")
+    fields = {field.name: field for field in dataclasses.fields(METHODS[name])}
+    values = {}
+    for field, text in (settings or {}).items():
+        if field not in fields:
+            raise InputError(f"method '{name}' has no field '{field}'{nearest(field, fields)}")
+        values[field] = _parse(name, fields[field], text)
+    method: Method = METHODS[name](**values)
+    return method
+
+
+def _parse(method: str, field: dataclasses.Field[Any], text: str) -> Any:
+    """A field's value from text, of the type its default has: 0.01, 64, true, 30,30 or a word."""
+    default = field.default
+    try:
+        match default:
+            case bool():
+                return {"true": True, "false": False}[text.lower()]
+            case int():
+                return _at_least_zero(int(text))
+            case float():
+                return _at_least_zero(float(text))
+            case tuple():
+                return tuple(int(part) for part in text.split(",") if part.strip())
+            case _:
+                return text
+    except (ValueError, KeyError):
+        wanted = {
+            bool: "true or false",
+            int: "a whole number",
+            float: "a number",
+            tuple: "numbers like 64,32",
+        }
+        raise InputError(
+            f"field '{field.name}' of method '{method}' is {text!r} and should be {wanted[type(default)]}, "
+            "0 or more, as in --set " + f"{field.name}={_as_text(default)}"
+        ) from None
+
+
+def _at_least_zero(value: float) -> float:
+    if not value >= 0:
+        raise ValueError
+    return value
+
+
+def _as_text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

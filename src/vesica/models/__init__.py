@@ -1,0 +1,35 @@
+"""Encoders and heads: plain torch modules, useful without federation."""
+
+from vesica.models.build import ENCODERS, EncoderSpec, build_encoder
+from vesica.models.cnn import CNN0, CNN1, Normalise
+from vesica.models.head import JOINS, Head
+from vesica.models.mlp import MLP
+from vesica.models.ncf import NCF
+from vesica.models.pooled import LinearModel, PooledModel
+from vesica.models.resnet import ResNet18
+from vesica.models.tabular import LinearEncoder, TabularEncoder
+from vesica.models.wide_resnet import WideResNet
+
+AnyHead = Head | PooledModel | LinearModel  # what a host predicts with
+HEADS: dict[str, type[AnyHead]] = {"head": Head, "pooled": PooledModel, "linear": LinearModel}
+
+__all__ = [
+    "CNN0",
+    "CNN1",
+    "ENCODERS",
+    "HEADS",
+    "JOINS",
+    "MLP",
+    "NCF",
+    "AnyHead",
+    "EncoderSpec",
+    "Head",
+    "LinearEncoder",
+    "LinearModel",
+    "Normalise",
+    "PooledModel",
+    "ResNet18",
+    "TabularEncoder",
+    "WideResNet",
+    "build_encoder",
+]

@@ -1,0 +1,125 @@
+"""Encoders by name, chosen to fit a party's data and rebuilt from a few values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from vesica.errors import InputError, nearest
+from vesica.models.cnn import CNN0, CNN1, Normalise
+from vesica.models.mlp import MLP
+from vesica.models.resnet import FEATURES, ResNet18
+from vesica.models.tabular import LinearEncoder, TabularEncoder
+from vesica.models.wide_resnet import WideResNet
+from vesica.schema import ImageSchema, Schema, TableSchema, schema_from_json, schema_to_json
+
+HIDDEN = (128, 64)
+TABLE_DIM = 32
+IMAGE_DIM = 128
+
+
+def _mlp(schema: TableSchema, dim: int) -> nn.Module:
+    return MLP(schema.numeric, HIDDEN, dim)
+
+
+def _tabular(schema: TableSchema, dim: int) -> nn.Module:
+    return TabularEncoder(schema, HIDDEN, dim)
+
+
+def _wrn(schema: ImageSchema, dim: int) -> nn.Module:
+    normalise, width = Normalise(schema.mean, schema.std), 2
+    outputs = None if dim == 64 * width else dim
+    return WideResNet(22, width, channels=schema.channels, outputs=outputs, normalise=normalise)
+
+
+def _resnet18(schema: ImageSchema, dim: int) -> nn.Module:
+    normalise = Normalise(schema.mean, schema.std)
+    outputs = None if dim == FEATURES else dim
+    return ResNet18(channels=schema.channels, outputs=outputs, normalise=normalise)
+
+
+def _raw(schema: Schema, dim: int) -> nn.Module:
+    """No encoder at all: the prepared columns themselves, for the references that pool them."""
+    return nn.Identity()
+
+
+TABLE_ENCODERS: dict[str, Callable[[TableSchema, int], nn.Module]] = {
+    "mlp": _mlp,
+    "tabular": _tabular,
+    "linear": LinearEncoder,
+    "raw": _raw,
+}
+IMAGE_ENCODERS: dict[str, Callable[[ImageSchema, int], nn.Module]] = {
+    "cnn": CNN0,
+    "cnn1": CNN1,
+    "wrn": _wrn,
+    "resnet18": _resnet18,
+    "linear": LinearEncoder,
+    "raw": _raw,
+}
+ENCODERS: dict[str, Callable[..., nn.Module]] = {**TABLE_ENCODERS, **IMAGE_ENCODERS}
+
+
+@dataclass(frozen=True)
+class EncoderSpec:
+    """What rebuilds an encoder; one that exists fits its data."""
+
+    name: str
+    dim: int
+    schema: Schema
+
+    def __post_init__(self) -> None:
+        if self.name not in ENCODERS:
+            raise InputError(f"There is no encoder '{self.name}'{nearest(self.name, ENCODERS)}")
+        if type(self.dim) is not int or self.dim < 1:
+            raise InputError(f"An encoder's dim is a whole number from 1 on and not {self.dim!r}: change it.")
+        _check_fit(self.name, self.schema)
+
+    @classmethod
+    def choose(cls, name: str | None, schema: Schema, *, dim: int | None = None) -> EncoderSpec:
+        """The encoder asked for, with the defaults that fit the data where nothing was asked."""
+        default_dim = TABLE_DIM if isinstance(schema, TableSchema) else IMAGE_DIM
+        return cls(default_name(schema) if name is None else name, default_dim if dim is None else dim, schema)
+
+    def build(self) -> nn.Module:
+        """A fresh encoder from rows of the schema to (rows, dim); torch's generator draws its weights."""
+        if isinstance(self.schema, TableSchema):
+            return TABLE_ENCODERS[self.name](self.schema, self.dim)
+        return IMAGE_ENCODERS[self.name](self.schema, self.dim)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "dim": self.dim, "schema": schema_to_json(self.schema)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> EncoderSpec:
+        return cls(values["name"], values["dim"], schema_from_json(values["schema"]))
+
+
+def build_encoder(name: str | None, schema: Schema, *, dim: int | None = None) -> nn.Module:
+    return EncoderSpec.choose(name, schema, dim=dim).build()
+
+
+def default_name(schema: Schema) -> str:
+    if isinstance(schema, ImageSchema):
+        return "cnn"
+    return "tabular" if schema.categories else "mlp"
+
+
+def _check_fit(name: str, schema: Schema) -> None:
+    if isinstance(schema, ImageSchema):
+        if name not in IMAGE_ENCODERS:
+            raise InputError(f"Encoder '{name}' is for tables and this party has images: use 'cnn'.")
+        return
+    if schema.width == 0:
+        raise InputError(f"Encoder '{name}' needs at least one column and this table has none.")
+    if name not in TABLE_ENCODERS:
+        instead = default_name(schema)
+        raise InputError(f"Encoder '{name}' is for images and this party has a table: use '{instead}'.")
+    if name == "mlp" and schema.categories:
+        count = len(schema.categories)
+        raise InputError(
+            f"Encoder 'mlp' takes numeric columns only and this table has {count} categorical: use 'tabular'."
+        )

@@ -1,0 +1,110 @@
+"""A link: one party's end of the line to another, which counts, journals and checks what crosses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from vesica.errors import ProtocolError
+from vesica.protocol.budget import Meter
+from vesica.protocol.journal import Journal
+from vesica.protocol.ledger import Ledger
+from vesica.protocol.message import Message, Scalar, Wire, decode, encode, payload_bytes
+
+
+class Transport(Protocol):
+    """What an engine does: carry numbered frames from one party to another, in order."""
+
+    def deliver(self, sender: str, receiver: str, sequence: int, frame: memoryview) -> None: ...
+
+    def collect(self, receiver: str, sender: str, sequence: int, kind: str) -> memoryview:
+        """Wait for a frame; `kind` says what the receiver hopes for, should it wait in vain."""
+        ...
+
+
+Progress = Callable[[str, str, int, int], None]  # party, step, position, total
+
+
+def silently(party: str, step: str, position: int, total: int) -> None:
+    """No one watches."""
+
+
+@dataclass
+class Conversation:
+    """One party's side of the talk: what all its links share."""
+
+    party: str
+    transport: Transport
+    journal: Journal
+    ledger: Ledger
+    meter: Meter
+    wire: Wire = "float32"
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    progress: Progress = silently
+    curve: list[dict[str, float]] = field(default_factory=list)  # validation values as training went on
+
+    def note(self, value: float) -> None:
+        """Put a validation value on the curve, where it stands in rounds and bytes."""
+        self.curve.append({"round": self.ledger.rounds, "bytes": self.ledger.wire, "value": value})
+
+
+class Link:
+    """The line from `me` to one peer. Messages are numbered from 1 in each direction."""
+
+    def __init__(self, peer: str, conversation: Conversation) -> None:
+        self.peer = peer
+        self.sent = 0
+        self.received = 0
+        self._talk = conversation
+
+    def send(
+        self,
+        kind: str,
+        tensors: Tensor | Mapping[str, Tensor] | None = None,
+        *,
+        scalars: Mapping[str, Scalar] | None = None,
+    ) -> None:
+        """Send named tensors and small typed scalars; a single tensor needs no name."""
+        talk = self._talk
+        self.sent += 1
+        size = talk.journal.sent(self.peer, self.sent)
+        if size is not None:  # it left in an earlier life of this run
+            talk.ledger.record(talk.party, self.peer, kind, payload=size.payload, wire=size.wire)
+            return
+        named = {"values": tensors} if isinstance(tensors, Tensor) else dict(tensors or {})
+        frame = encode(Message(kind, named, dict(scalars or {})), wire=talk.wire)
+        talk.meter.allow(talk.ledger, self.peer, kind, wire=len(frame))
+        payload = payload_bytes(frame)
+        talk.journal.record_sent(self.peer, self.sent, frame, payload=payload)
+        talk.ledger.record(talk.party, self.peer, kind, payload=payload, wire=len(frame))
+        talk.transport.deliver(talk.party, self.peer, self.sent, frame)
+
+    def receive(self, kind: str, *, shape: Sequence[int] | None = None) -> Message:
+        """Wait for the next message of the peer, which must be of this kind, its one tensor of this shape."""
+        talk = self._talk
+        self.received += 1
+        frame = talk.journal.received(self.peer, self.received)
+        if frame is None:
+            frame = talk.transport.collect(talk.party, self.peer, self.received, kind)
+            talk.journal.record_received(self.peer, self.received, frame)
+        try:
+            message = decode(frame)
+        except ProtocolError as error:
+            raise ProtocolError(f"message {self.received} from '{self.peer}', expected '{kind}': {error}") from error
+        if message.kind != kind:
+            raise ProtocolError(
+                f"message {self.received} from '{self.peer}' is '{message.kind}', expected '{kind}': "
+                "the two sides do not run the same method or version"
+            )
+        if shape is not None and tuple(message.tensor.shape) != tuple(shape):
+            raise ProtocolError(
+                f"'{kind}' from '{self.peer}' has shape {tuple(message.tensor.shape)}, expected {tuple(shape)}"
+            )
+        talk.ledger.record(self.peer, talk.party, kind, payload=payload_bytes(frame), wire=len(frame))
+        return Message(
+            kind, {name: tensor.to(talk.device) for name, tensor in message.tensors.items()}, message.scalars
+        )

@@ -1,0 +1,125 @@
+"""The two roles: a host, who has the labels, and its guests."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from vesica.metrics import Task
+from vesica.models import AnyHead, EncoderSpec
+from vesica.protocol.link import Conversation, Link
+from vesica.protocol.message import Message, Scalar
+from vesica.protocol.resumable import Resumable
+
+_ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Positions in a party's own table. All but `unaligned` are in the same order at every party."""
+
+    aligned: Tensor
+    unaligned: Tensor
+    test: Tensor
+    labelled: Tensor  # the aligned rows whose labels the host has
+    validation: Tensor  # of these, for stopping and choosing
+
+    @property
+    def train(self) -> Tensor:
+        """The labelled aligned rows that are not for validation."""
+        return self.labelled[~torch.isin(self.labelled, self.validation)]
+
+
+@dataclass
+class Party:
+    """One side of a conversation, with its own rows, its own model and its own random numbers."""
+
+    name: str
+    task: Task
+    rows: Rows
+    inputs: Tensor  # (rows, ...): the party's whole table, prepared
+    encoder_spec: EncoderSpec | None  # None: a host with labels only
+    conversation: Conversation
+    links: Mapping[str, Link]
+    agreed: bytes = b""  # a digest of what all parties agreed on
+    encoder: nn.Module | None = None  # left out: a fresh one
+
+    def __post_init__(self) -> None:
+        if self.encoder is None and self.encoder_spec is not None:
+            self.use(self.encoder_spec)
+
+    @property
+    def device(self) -> torch.device:
+        return self.inputs.device
+
+    def use(self, spec: EncoderSpec) -> None:
+        """Take a fresh encoder, drawn from this party's own random numbers."""
+        self.encoder_spec = spec
+        self.encoder = spec.build().to(self.device)
+
+    def encode(self, rows: Tensor) -> Tensor:
+        """The representations of own rows, for training: the encoder's own mode, with gradients."""
+        assert self.encoder is not None, f"{self.name} has no features"
+        return torch.as_tensor(self.encoder(self.inputs[rows]))
+
+    @torch.no_grad()
+    def represent(self, rows: Tensor) -> Tensor:
+        """The representations of own rows, to give away: evaluation mode, no augmentation, no gradients."""
+        assert self.encoder is not None, f"{self.name} has no features"
+        training = self.encoder.training
+        self.encoder.eval()
+        representations = torch.cat([self.encode(some) for some in rows.split(_ROWS_AT_ONCE)])
+        self.encoder.train(training)
+        return representations
+
+    def public_random(self, purpose: str) -> torch.Generator:
+        """Random numbers that every party of this run draws alike; they are no secret."""
+        digest = hashlib.sha256(self.agreed + purpose.encode()).digest()
+        return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+    def resumable(self, name: str) -> Resumable:
+        """A long step under a name of its own, kept in this party's journal if there is one."""
+        return Resumable(name, self.conversation, self.links)
+
+
+@dataclass
+class Guest(Party):
+    """Has features only."""
+
+    @property
+    def host(self) -> Link:
+        (link,) = self.links.values()
+        return link
+
+
+@dataclass
+class Host(Party):
+    """Has the labels, and perhaps features."""
+
+    labels: Tensor = field(default_factory=lambda: torch.empty(0))  # (rows,): meaningful at the rows of `known`
+    known: Tensor = field(default_factory=lambda: torch.empty(0))  # the rows whose labels it may train with
+    dims: Mapping[str, int] = field(default_factory=dict)  # how long each party's representations are, its own first
+    head: AnyHead | None = None  # what a method leaves, to predict with
+
+    @property
+    def guests(self) -> Mapping[str, Link]:
+        return self.links
+
+    def gather(self, kind: str) -> dict[str, Message]:
+        """One message from every guest: a round up."""
+        return {name: link.receive(kind) for name, link in self.guests.items()}
+
+    def gather_representations(self, rows: int) -> list[Tensor]:
+        """The guests' representations of so many rows, in the order of the guests: a round up."""
+        return [
+            link.receive("representations", shape=(rows, self.dims[name])).tensor for name, link in self.guests.items()
+        ]
+
+    def tell(self, kind: str, *, scalars: Mapping[str, Scalar]) -> None:
+        """The same few words to every guest: a round down."""
+        for link in self.guests.values():
+            link.send(kind, scalars=scalars)

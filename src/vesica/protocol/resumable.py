@@ -1,0 +1,145 @@
+"""Long steps that go on where they were: their state on disk, in safetensors and JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from vesica.errors import RunFolderError
+from vesica.learning.resume import Stateful
+from vesica.protocol.link import Conversation, Link
+
+_RANDOM_CPU, _RANDOM_CUDA = "random.cpu", "random.cuda"
+
+
+def pack(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """A state as JSON, its tensors put aside under names; dictionaries keep the types of their keys."""
+    match value:
+        case Tensor():
+            name = f"tensor.{len(tensors)}"
+            tensors[name] = value.detach().to("cpu", copy=True).contiguous()
+            return {"tensor": name}
+        case Mapping():
+            return {"dict": [[key, pack(item, tensors)] for key, item in value.items()]}
+        case list() | tuple():
+            return {"list": [pack(item, tensors) for item in value]}
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            raise TypeError(f"a {type(value).__name__} cannot be part of a step's state")
+
+
+def unpack(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "tensor" in value:
+        return tensors[value["tensor"]]
+    if "dict" in value:
+        return {key: unpack(item, tensors) for key, item in value["dict"]}
+    return [unpack(item, tensors) for item in value["list"]]
+
+
+def save_atomically(path: Path, state: Any) -> None:
+    """Write a state so that a kill leaves the old file or the new one, never half of it."""
+    tensors: dict[str, Tensor] = {}
+    metadata = {"state": json.dumps(pack(state, tensors))}
+    partial = path.with_suffix(".partial")
+    save_file(tensors, partial, metadata)
+    with partial.open("rb") as file:
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def load(path: Path) -> Any:
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return unpack(json.loads(file.metadata()["state"]), tensors)
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        raise RunFolderError(f"{path} is torn ({error}): start again in a new folder") from error
+
+
+def random_state() -> dict[str, Tensor]:
+    states = {_RANDOM_CPU: torch.get_rng_state()}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states[_RANDOM_CUDA] = torch.cuda.get_rng_state()
+    return states
+
+
+def set_random_state(states: Mapping[str, Tensor]) -> None:
+    torch.set_rng_state(states[_RANDOM_CPU])
+    if _RANDOM_CUDA in states:
+        torch.cuda.set_rng_state(states[_RANDOM_CUDA])
+
+
+class Resumable:
+    """A long step: saved as it goes, restored when the same run enters it again.
+
+    Its checkpoint holds where the conversation stood, so the messages of the step before it can go.
+    """
+
+    def __init__(self, name: str, conversation: Conversation, links: Mapping[str, Link]) -> None:
+        self._name = name
+        self._talk = conversation
+        self._links = links
+        folder = conversation.journal.folder
+        self._path = folder / f"step-{name}.safetensors" if folder else None
+
+    def steps(self, total: int, parts: Mapping[str, Stateful]) -> Iterator[int]:
+        """The positions that are left; the state is saved after each."""
+        start, first_segment = self._restore(parts)
+        for position in range(start, total):
+            self._talk.progress(self._talk.party, self._name, position, total)
+            yield position
+            self._save(position + 1, first_segment, parts)
+        self._talk.progress(self._talk.party, self._name, total, total)
+
+    def _restore(self, parts: Mapping[str, Stateful]) -> tuple[int, int]:
+        journal = self._talk.journal
+        if self._path is None or not self._path.exists():
+            return 0, journal.begin_step()
+        state = load(self._path)
+        for name, part in parts.items():
+            part.load_state_dict(state["parts"][name])
+        for peer, (sent, received) in state["links"].items():
+            self._links[peer].sent, self._links[peer].received = sent, received
+        self._talk.ledger.load_state_dict(state["ledger"])
+        self._talk.curve[:] = state["curve"]
+        set_random_state(state["random"])
+        journal.resume_step(state["first_segment"])
+        return int(state["position"]), int(state["first_segment"])
+
+    def _save(self, position: int, first_segment: int, parts: Mapping[str, Stateful]) -> None:
+        if self._path is None:
+            return
+        journal = self._talk.journal
+        journal.sync()  # the messages first: a checkpoint must not know more than the journal
+        state = {
+            "position": position,
+            "parts": {name: part.state_dict() for name, part in parts.items()},
+            "links": {peer: [link.sent, link.received] for peer, link in self._links.items()},
+            "ledger": self._talk.ledger.state_dict(),
+            "curve": self._talk.curve,
+            "random": random_state(),
+            "first_segment": first_segment,
+        }
+        save_atomically(self._path, state)
+        journal.end_segment()
+
+
+def reached(folder: Path) -> dict[str, tuple[int, int]]:
+    """How far the checkpoints of a journal's folder say the conversation had come, by peer."""
+    positions: dict[str, tuple[int, int]] = {}
+    for path in folder.glob("step-*.safetensors"):
+        for peer, (sent, received) in load(path)["links"].items():
+            before = positions.get(peer, (0, 0))
+            positions[peer] = max(before[0], sent), max(before[1], received)
+    return positions

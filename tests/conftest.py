@@ -1,0 +1,22 @@
+"""Where the tests find the public data sets."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+BESIDE_THE_REPOSITORY = Path(__file__).parents[2] / "shared" / "data"
+
+
+def find_data() -> Path | None:
+    if "VESICA_DATA" in os.environ:
+        return Path(os.environ["VESICA_DATA"])
+    return BESIDE_THE_REPOSITORY if BESIDE_THE_REPOSITORY.is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    found = find_data()
+    if found is None:
+        pytest.skip("needs the public data sets: set VESICA_DATA to the folder that holds them")
+    return found
