@@ -1,5 +1,7 @@
 """Reading tables: the same ids and columns from every source, and one clear sentence for what is refused."""
 
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -336,3 +338,13 @@ def test_what_is_no_table_is_refused() -> None:
     for source in (np.zeros((2, 2)), [1, 2], pl.LazyFrame({"id": [1]}), pd.Series([1])):
         with pytest.raises(InputError):
             table_from(source, id="id")
+
+
+def test_arrays_need_neither_polars_nor_pandas(tmp_path: Path) -> None:
+    np.savez(tmp_path / "t.npz", id=[1, 2], x=["a", "b"])
+    program = (
+        "import sys; sys.modules['polars'] = sys.modules['pandas'] = None; from pathlib import Path;"
+        "from vesica.data.reading import read_table; print(len(read_table(Path(sys.argv[1]), id='id')))"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "t.npz")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "2\n"

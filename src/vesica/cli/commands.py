@@ -58,11 +58,15 @@ def run(
     from vesica.protocol import Budget
     from vesica.report import ReportedRun, write_report
 
+    refuse_unwritable(json_file, report=report)
     chosen = make_method(method, parse_settings(set or []))
+    if keep_messages and out is None:
+        raise InputError("--keep-messages keeps them in the run folder: give --out FOLDER too")
     if (data is None) == (federation is None):
         raise InputError("give either --data NAME (see `vesica datasets`) or --federation FILE.toml")
     if federation is not None:
-        for option, value in (("overlap", overlap), ("share", share), ("draw", draw), ("labelled", labelled)):
+        with_data = {"overlap": overlap, "share": share, "draw": draw, "labelled": labelled, "labels": labels}
+        for option, value in with_data.items():
             if value is not None:
                 raise InputError(f"--{option} goes with --data: in {federation}, set it under its own section")
         parties = read_federation(federation)
@@ -78,8 +82,6 @@ def run(
             labels=labels,
             seed=seed,
         )
-    if keep_messages and out is None:
-        raise InputError("--keep-messages keeps them in the run folder: give --out FOLDER too")
     with watch() as progress:
         result = fit(
             chosen,
@@ -93,10 +95,10 @@ def run(
             keep_messages=keep_messages,
             progress=progress,
         )
+    deliver([result.to_json()], json_file, one=True)
     if report is not None:
         entries = result.ledger.to_json() + result.scoring.to_json()
         write_report(report, [ReportedRun(result.to_json(), entries, result.curve)])
-    deliver([result.to_json()], json_file, one=True)
     if json_file != "-":
         print_results([result.to_json()])
 
@@ -113,6 +115,7 @@ def predict(
     from vesica.data.toml import read_new_rows
     from vesica.experiment import predict_from
 
+    refuse_unwritable(out)
     predictions = predict_from(folder, read_new_rows(federation), without=without or [])
     predictions.write(out)
     ledger = predictions.ledger
@@ -136,6 +139,7 @@ def reproduce(
     from vesica.experiment.recipes import reproduce as run_recipe
     from vesica.report import ReportedRun, write_report
 
+    refuse_unwritable(json_file, report=report)
     recipe = find_recipe(paper, table)
     lines, reported = [], []
     with watch() as progress:
@@ -218,6 +222,18 @@ def parse_settings(settings: list[str]) -> dict[str, str]:
             raise InputError(f"--set {setting} has no '=': write --set field=value")
         values[field.strip()] = value.strip()
     return values
+
+
+def refuse_unwritable(file: Path | str | None, *, report: Path | None = None) -> None:
+    """Say so before anything is computed, not after; a report makes its own directory."""
+    from vesica.errors import InputError
+
+    path = None if file is None or file == "-" else Path(file)
+    for target in (path, report):
+        if target is not None and target.is_dir():
+            raise InputError(f"{target} is a directory: give a file to write to")
+    if path is not None and not path.parent.is_dir():
+        raise InputError(f"there is no directory {path.parent} to write {path.name} to: make it first")
 
 
 def deliver(lines: list[dict[str, Any]], json_file: str | None, *, one: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vesica.data.table import Array, Table, Text
-from vesica.errors import InputError
+from vesica.errors import InputError, nearest
 
 
 def contiguous(table: Table, parties: int) -> list[Table]:
@@ -25,6 +25,9 @@ def equal(table: Table, parties: int, *, seed: int = 0) -> list[Table]:
 
 def by_list(table: Table, columns: Sequence[Sequence[str]]) -> list[Table]:
     """The columns each party is said to have."""
+    for name in (name for names in columns for name in names):
+        if name not in table.columns:
+            raise InputError(f"there is no column '{name}' to give to a party{nearest(name, table.columns)}")
     return [table.only(names) for names in columns]
 
 
@@ -36,7 +39,8 @@ def by_importance(table: Table, importance: Array, *, dominant: int, alpha: floa
     half = (len(names) + 1) // 2
     if not 1 <= dominant <= len(names) // 2:
         raise InputError(
-            f"{dominant} dominant columns of {len(names)} are too many: at most {len(names) // 2} fit one party"
+            f"{dominant} of {len(names)} columns cannot be the dominant ones: give 1 to {len(names) // 2}, "
+            "so that one party can have them all"
         )
     random = np.random.default_rng(seed)
     ranked = np.argsort(-np.asarray(importance), kind="stable")

@@ -57,6 +57,7 @@ class TestRows:
     def __post_init__(self) -> None:
         if self.ids is None and not 0 < self.fraction < 1:
             raise InputError(f"[test] fraction is {self.fraction}: give a number between 0 and 1")
+        _check_seed("test", self.seed)
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,14 @@ class Overlap:
             raise InputError(f"[overlap] share is '{self.share}'{nearest(self.share, SHARES)}")
         if (self.share == "draw") != (self.draw is not None):
             raise InputError('[overlap] share = "draw" and draw = N (rows a party) go together')
+        if self.draw is not None and self.draw < 0:
+            raise InputError(f"[overlap] draw is {self.draw}: give the number of rows a party draws, 0 or more")
+        _check_seed("overlap", self.seed)
+
+
+def _check_seed(section: str, seed: int) -> None:
+    if seed < 0:
+        raise InputError(f"[{section}] seed is {seed}: give 0 or more")
 
 
 @dataclass(frozen=True)
@@ -106,9 +115,7 @@ class Federation:
             raise InputError(f"[labelled] keep is {self.labelled}: give the number of labelled rows, 1 or more")
         if not 1 <= len(self.guests) <= MOST_GUESTS:
             raise InputError(f"there are {len(self.guests)} guests: a federation has 1 to {MOST_GUESTS}")
-        names = [party.name for party in self.parties]
-        for name in {name for name in names if names.count(name) > 1}:
-            raise InputError(f"two parties are called '{name}': give each a name of its own")
+        refuse_same_names(self.parties)
         for guest in self.guests:
             if not guest.has_features:
                 raise InputError(f"guest '{guest.name}' has no column to learn from: a guest brings features")
@@ -152,6 +159,13 @@ class Federation:
         )
 
 
+def refuse_same_names(parties: Sequence[PartyData]) -> None:
+    names = [party.name for party in parties]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"two parties are called '{name}': give each a name of its own")
+
+
 def take_label(table: Table, label: str, *, party: str) -> tuple[Table, Column]:
     """The host's table without its label column, and that column."""
     if label not in table.columns:
@@ -166,16 +180,17 @@ def default_metric(task: str, label: Column) -> str:
 
 
 def known(label: Column) -> Array:
-    """Where a label is not missing."""
+    """Where a label is not missing; an empty text is none."""
     if isinstance(label, Text):
-        return label.codes >= 0
+        filled = np.array([bool(value.strip()) for value in label.values] + [False])  # code -1 falls on the last
+        return np.asarray(filled[label.codes])
     return ~(np.isnat(label) if label.dtype.kind == "M" else np.isnan(label.astype(float)))
 
 
 def distinct(label: Column) -> tuple[str, ...]:
     """The classes, as text, in order: numbers by value, the rest by alphabet."""
     if isinstance(label, Text):
-        return tuple(sorted(label.values[code] for code in np.unique(label.codes) if code >= 0))
+        return tuple(sorted(label.values[code] for code in np.unique(label.codes[known(label)])))
     return tuple(as_text(value) for value in np.unique(label[known(label)]))
 
 

@@ -70,7 +70,8 @@ def table_from_mapping(arrays: Mapping[str, Values], *, id: str, where: str) -> 
 
 def read_npz(path: Path, *, id: str) -> Table:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # Opened here, because NumPy leaves a file open that it cannot read.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = dict(archive)
     except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as fault:
         raise unreadable(path, "NPZ", fault) from fault

@@ -80,7 +80,7 @@ def common_rows(parties: Sequence[PartyData]) -> tuple[Array, dict[str, Array]]:
     common = set(positions[0]).intersection(*positions[1:])
     if not common:
         examples = "; ".join(
-            f"'{party.name}' has {len(party.table)} ids such as {', '.join(map(repr, party.table.ids[:2]))}"
+            f"'{party.name}' has {len(party.table)} ids such as {', '.join(map(repr, party.table.ids[:2].tolist()))}"
             for party in parties[:4]
         )
         raise InputError(
@@ -108,13 +108,12 @@ def _read_label(federation: Federation) -> tuple[tuple[str, ...], Array, Array]:
     has_label = known(label)
     if not has_label.any():
         raise InputError(f"the label of '{host}' is empty in all {len(label)} rows: is it the right column?")
+    if not isinstance(label, Text) and label.dtype.kind == "f" and np.isinf(label).any():
+        raise InputError(f"the label of '{host}' has {np.isinf(label).sum()} infinite values: mend or empty them")
     if federation.task == "regression":
         if isinstance(label, Text) or label.dtype.kind not in "iufb":
             raise InputError(f"the label of '{host}' is no number: regression needs one; or set task to classification")
-        values = label.astype(np.float64)
-        if np.isinf(values).any():
-            raise InputError(f"the label of '{host}' has {np.isinf(values).sum()} infinite values: mend or empty them")
-        return (), values, has_label
+        return (), label.astype(np.float64), has_label
     classes = distinct(label)
     if len(classes) > max(100, int(has_label.sum()) // 2):
         raise InputError(

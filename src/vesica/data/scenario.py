@@ -133,7 +133,7 @@ def make_federation(
         name=name,
         encoder=scenario.encoder,
         labels=labels or scenario.labels,
-        overlap=Overlap(overlap, "draw" if draw is not None else share or scenario.share, draw, seed),
+        overlap=Overlap(overlap, share or ("draw" if draw is not None else scenario.share), draw, seed),
         labelled=labelled,
     )
 

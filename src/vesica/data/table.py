@@ -38,7 +38,7 @@ Column = Array | Text  # float, integer, bool or datetime64[us] (NaN and NaT are
 
 @dataclass(frozen=True)
 class Table:
-    """Rows with unique ids, in the owner's order: columns, or one image a row, never both."""
+    """Rows with unique ids, in the order their owner has them; a model learns from the columns or from the images."""
 
     ids: Array  # (rows,) of str
     columns: Mapping[str, Column] = field(default_factory=dict)

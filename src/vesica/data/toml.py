@@ -8,7 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vesica.data.federation import Federation, Overlap, PartyData, TestRows, default_metric, take_label
+from vesica.data.federation import (
+    Federation,
+    Overlap,
+    PartyData,
+    TestRows,
+    default_metric,
+    refuse_same_names,
+    take_label,
+)
 from vesica.data.reading import read_table
 from vesica.data.table import Table
 from vesica.errors import InputError, nearest
@@ -35,7 +43,7 @@ _TYPE_NAMES = {
     int: "a whole number",
     float: "a number",
     dict: "a table",
-    list: "a list of tables",
+    list: "a list of tables, written [[guest]]",
 }
 
 
@@ -68,6 +76,9 @@ class _File:
     def party(self, values: Mapping[str, Any], section: str) -> PartyData:
         """One party with its table, read from beside this file."""
         name = self.need(values, "name", section)
+        for column, kind in values.get("columns", {}).items():
+            if not isinstance(kind, str):
+                raise InputError(f"{self.path}: [{section}] columns sets '{column}' to {kind!r}, which is no text")
         table = read_table(self.path.parent / self.need(values, "table", section), id=self.need(values, "id", section))
         return PartyData(
             name,
@@ -90,7 +101,8 @@ class _File:
         where = f"{self.path}: [{section}]" if section else f"{self.path}:"
         for key, value in values.items():
             if key not in _KEYS[section]:
-                raise InputError(f"{where} has an unknown key '{key}'{nearest(key, _KEYS[section])}")
+                unused = _KEYS[section].keys() - values.keys()
+                raise InputError(f"{where} has an unknown key '{key}'{nearest(key, unused or _KEYS[section])}")
             wanted = _KEYS[section][key]
             if type(value) is not wanted and not (wanted is float and type(value) is int):
                 raise InputError(f"{where} {key} is {value!r} and should be {_TYPE_NAMES[wanted]}")
@@ -123,8 +135,11 @@ def read_federation(path: Path) -> Federation:
 def read_new_rows(path: Path) -> dict[str, Table]:
     """The parties' tables of rows to predict; no label is needed, and one that is there is not looked at."""
     file = _File(path)
+    parties = [file.party(guest, "guest") for guest in file.guests]
     values = file.section("host")
-    host = file.party(values, "host")
-    columns = [name for name in host.table.columns if name != values.get("label")]
-    guests = [file.party(guest, "guest") for guest in file.guests]
-    return {host.name: host.table.only(columns), **{guest.name: guest.table for guest in guests}}
+    if values:  # a host with labels only has nothing to bring
+        host = file.party(values, "host")
+        columns = [name for name in host.table.columns if name != values.get("label")]
+        parties.insert(0, replace(host, table=host.table.only(columns)))
+    refuse_same_names(parties)
+    return {party.name: party.table for party in parties}

@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from vesica.protocol.journal import Journal
 from vesica.protocol.link import Conversation, Progress, silently
 from vesica.protocol.message import WIRES, Wire
 from vesica.protocol.resumable import reached
+
+DEVICES = ("cpu", "cuda")
 
 
 def fit(
@@ -52,44 +55,45 @@ def fit(
     seats = [Seat.take(p, split.parties[p.name], device=torch.device(device)) for p in federation.parties]
     run = describe(method, federation, seats, seed=seed, wire=wire)
     folder = None if out is None else RunFolder(Path(out), run)
-    talks = open_talks([seat.name for seat in seats], budget=budget, folder=folder, keep_messages=keep_messages)
-    for talk in talks.values():
-        talk.wire, talk.device, talk.progress = wire, torch.device(device), progress
-    terms = Terms(
-        method=run["method"],
-        config=run["config"],
-        parties=tuple(talks),
-        task=federation.task,
-        metric=federation.metric,
-        wire=wire,
-        aligned=digest_of(split.aligned_ids),
-        test=digest_of(split.test_ids),
-        version=__version__,
-    )
-    began = time.monotonic()
-    outcomes = converse(method, terms, seats, split, talks, seed=seed)
-    seconds = time.monotonic() - began
-    host = outcomes[seats[0].name]
-    assert host.metrics is not None
-    result = Result(
-        method=run["method"],
-        data=federation.name,
-        seed=seed,
-        parties=tuple(talks),
-        rows=count_rows(split),
-        metrics=host.metrics,
-        ledger=host.training,
-        scoring=host.scoring,
-        wire=wire,
-        seconds=seconds,
-        config=run["config"],
-        config_hash=run["config_hash"],
-        curve=tuple(talks[seats[0].name].curve),
-        models={name: outcome.model for name, outcome in outcomes.items()},
-    )
-    if folder is not None:
-        save(folder, result, outcomes, keep_messages=keep_messages)
-    return result
+    with nullcontext() if folder is None else closing(folder):
+        talks = open_talks([seat.name for seat in seats], budget=budget, folder=folder, keep_messages=keep_messages)
+        for talk in talks.values():
+            talk.wire, talk.device, talk.progress = wire, torch.device(device), progress
+        terms = Terms(
+            method=run["method"],
+            config=run["config"],
+            parties=tuple(talks),
+            task=federation.task,
+            metric=federation.metric,
+            wire=wire,
+            aligned=digest_of(split.aligned_ids),
+            test=digest_of(split.test_ids),
+            version=__version__,
+        )
+        began = time.monotonic()
+        outcomes = converse(method, terms, seats, split, talks, seed=seed)
+        seconds = time.monotonic() - began
+        host = outcomes[seats[0].name]
+        assert host.metrics is not None
+        result = Result(
+            method=run["method"],
+            data=federation.name,
+            seed=seed,
+            parties=tuple(talks),
+            rows=count_rows(split),
+            metrics=host.metrics,
+            ledger=host.training,
+            scoring=host.scoring,
+            wire=wire,
+            seconds=seconds,
+            config=run["config"],
+            config_hash=run["config_hash"],
+            curve=tuple(talks[seats[0].name].curve),
+            models={name: outcomes[name].model for name in talks},  # the host's first
+        )
+        if folder is not None:
+            save(folder, result, outcomes, keep_messages=keep_messages)
+        return result
 
 
 def check_settings(*, wire: str, engine: str, device: str) -> None:
@@ -97,6 +101,8 @@ def check_settings(*, wire: str, engine: str, device: str) -> None:
         raise InputError(f"there is no wire '{wire}'{nearest(wire, WIRES)}")
     if engine not in ENGINES:
         raise InputError(f"there is no engine '{engine}'{nearest(engine, ENGINES)}")
+    if device.partition(":")[0] not in DEVICES:
+        raise InputError(f"there is no device '{device}'{nearest(device, DEVICES)}")
     if device != "cpu" and not torch.cuda.is_available():
         raise InputError(f"device is '{device}' and this machine has no CUDA: use cpu")
 

@@ -25,8 +25,7 @@ class RunFolder:
         if path.exists() and any(path.iterdir()):
             self._check(run)
         else:
-            path.mkdir(parents=True, exist_ok=True)
-            write_atomically(path / "run.json", json.dumps({"format": FORMAT, **run}, indent=1))
+            self._begin(run)
         self._lock = os.open(path / "run.json", os.O_RDONLY)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -45,10 +44,16 @@ class RunFolder:
         write_atomically(self.path / "result.json", json.dumps(result, indent=1))
         for name in drop_journals_of:
             shutil.rmtree(self.journal(name))
-        self.close()
 
     def close(self) -> None:
         os.close(self._lock)
+
+    def _begin(self, run: Mapping[str, Any]) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.path / "run.json", json.dumps({"format": FORMAT, **run}, indent=1))
+        except OSError as error:
+            raise RunFolderError(f"{self.path} cannot be made ({error.strerror}): give another folder") from error
 
     def _check(self, run: Mapping[str, Any]) -> None:
         there = read_json(self.path / "run.json")

@@ -65,8 +65,9 @@ class PartyModel:
             preparation = _maybe(Preparation.from_json, about["preparation"])
             return cls(about["name"], preparation, spec, encoder, head, _maybe(_task, about["task"]))
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+            reason = " ".join(str(error).split())  # torch says it in several lines
             raise RunFolderError(
-                f"the model in {folder} cannot be read ({type(error).__name__}: {error}): "
+                f"the model in {folder} cannot be read ({type(error).__name__}: {reason}): "
                 "give a folder that `vesica run --out` has finished"
             ) from error
 

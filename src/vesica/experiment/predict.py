@@ -13,7 +13,7 @@ from vesica.data.federation import PartyData
 from vesica.data.rows import common_rows
 from vesica.data.table import Array, Table
 from vesica.engines import InProcess
-from vesica.errors import InputError, nearest
+from vesica.errors import InputError, RunFolderError, nearest
 from vesica.experiment.folder import read_json
 from vesica.experiment.models import PartyModel
 from vesica.experiment.result import Predictions, named
@@ -27,8 +27,15 @@ from vesica.protocol.link import Conversation
 def predict_from(folder: Path, tables: Mapping[str, Table], *, without: Sequence[str] = ()) -> Predictions:
     """Predict with the models of a finished run folder."""
     run = read_json(folder / "run.json")
-    read_json(folder / "result.json")  # only a finished run has one
-    return predict({name: PartyModel.load(folder / name) for name in run["parties"]}, tables, without=without)
+    if not (folder / "result.json").exists():
+        raise RunFolderError(f"the run in {folder} has not finished: run the same command again to go on")
+    parties = run.get("parties")
+    if not (isinstance(parties, list) and parties and all(isinstance(name, str) for name in parties)):
+        raise RunFolderError(f"{folder / 'run.json'} does not name its parties: give the folder of a run")
+    models = {name: PartyModel.load(folder / name) for name in parties}
+    if models[parties[0]].head is None or models[parties[0]].task is None:
+        raise RunFolderError(f"the model in {folder / parties[0]} is no host's: give the folder of a run")
+    return predict(models, tables, without=without)
 
 
 def predict(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from vesica import __version__
+from vesica.data.reading import table_from
 from vesica.data.table import Array, Table
+from vesica.errors import InputError
 from vesica.experiment.models import PartyModel
 from vesica.protocol import Ledger
 
@@ -32,7 +34,12 @@ class Predictions:
         columns: dict[str, Any] = {"id": self.ids.astype(str), "prediction": self.values}
         if self.probabilities is not None:
             columns |= {f"probability_{name}": self.probabilities[:, i] for i, name in enumerate(self.classes)}
-        polars.DataFrame(columns).write_csv(path)
+        try:
+            polars.DataFrame(columns).write_csv(path)
+        except OSError as error:
+            raise InputError(
+                f"the predictions cannot be written to {path} ({error.strerror}): give another file"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -75,11 +82,12 @@ class Result:
             "version": __version__,
         }
 
-    def predict(self, tables: Mapping[str, Table]) -> Predictions:
-        """Predict new rows, from a table a party."""
+    def predict(self, tables: Mapping[str, Table | Any], *, id: str = "id", without: Sequence[str] = ()) -> Predictions:
+        """Predict new rows, from a table a party: a Table, or what `Federation.from_tables` takes, by `id`."""
         from vesica.experiment.predict import predict
 
-        return predict(self.models, tables)
+        made = {party: t if isinstance(t, Table) else table_from(t, id=id) for party, t in tables.items()}
+        return predict(self.models, made, without=without)
 
 
 def named(ids: Array, predictions: Array, classes: tuple[str, ...], ledger: Ledger) -> Predictions:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vesica.data.federation import PartyData
-from vesica.data.preparation import Preparation
+from vesica.data.preparation import Preparation, naming
 from vesica.data.rows import PartyRows, Split
 from vesica.experiment.models import PartyModel
 from vesica.methods import Method
@@ -53,7 +53,8 @@ class Seat:
         preparation = Preparation.fit(
             party.table, rows.training, party=party.name, kinds=party.kinds, scale=party.scale
         )
-        spec = EncoderSpec.choose(party.encoder, preparation.schema, dim=party.dim)
+        with naming(party.name):
+            spec = EncoderSpec.choose(party.encoder, preparation.schema, dim=party.dim)
         return cls(party.name, rows, preparation, spec, preparation.apply(party.table).to(device))
 
     @property

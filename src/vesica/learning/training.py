@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ class Stopping:
     def __init__(self, modules: Mapping[str, nn.Module], *, patience: int) -> None:
         self._modules = dict(modules)
         self._patience = patience
-        self._best: tuple[float, float] = (-math.inf, -math.inf)
+        self._best: tuple[float, float] | None = None
         self._since = 0
         self._kept: dict[str, dict[str, Tensor]] = {}
 
@@ -30,7 +29,7 @@ class Stopping:
 
     def judge(self, value: tuple[float, float]) -> bool:
         """Whether this epoch is the best so far; if it is, its modules are kept."""
-        better = value > self._best or not self._kept
+        better = self._best is None or value > self._best
         if better:
             self._best = value
         self.take(better)
@@ -47,10 +46,10 @@ class Stopping:
             self._modules[name].load_state_dict(state)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": list(self._best), "since": self._since, "kept": self._kept}
+        return {"best": self._best, "since": self._since, "kept": self._kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._best = (float(state["best"][0]), float(state["best"][1]))
+        self._best = None if state["best"] is None else tuple(state["best"])
         self._since = state["since"]
         self._kept = state["kept"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -20,6 +21,8 @@ METHODS: dict[str, type[Any]] = {
     "linear": Linear,
     "split-nn": SplitNN,
 }
+
+_LEAST = {"batch_size": 1}  # the least a field may be, where that is not 0
 
 
 class Method(Protocol):
@@ -61,28 +64,28 @@ def _parse(method: str, field: dataclasses.Field[Any], text: str) -> Any:
             case bool():
                 return {"true": True, "false": False}[text.lower()]
             case int():
-                return _at_least_zero(int(text))
+                return _at_least(_LEAST.get(field.name, 0), int(text))
             case float():
-                return _at_least_zero(float(text))
+                return _at_least(0, float(text))
             case tuple():
-                return tuple(int(part) for part in text.split(",") if part.strip())
+                return tuple(_at_least(1, int(part)) for part in text.split(",") if part.strip())
             case _:
                 return text
     except (ValueError, KeyError):
         wanted = {
             bool: "true or false",
-            int: "a whole number",
-            float: "a number",
-            tuple: "numbers like 64,32",
+            int: f"a whole number, {_LEAST.get(field.name, 0)} or more",
+            float: "a number, 0 or more",
+            tuple: "whole numbers like 64,32",
         }
         raise InputError(
             f"field '{field.name}' of method '{method}' is {text!r} and should be {wanted[type(default)]}, "
-            "0 or more, as in --set " + f"{field.name}={_as_text(default)}"
+            "as in --set " + f"{field.name}={_as_text(default)}"
         ) from None
 
 
-def _at_least_zero(value: float) -> float:
-    if not value >= 0:
+def _at_least(least: int, value: float) -> float:
+    if not least <= value < math.inf:
         raise ValueError
     return value
 

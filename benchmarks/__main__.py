@@ -1,0 +1,82 @@
+"""`python -m benchmarks [NAME ...] [--json FILE]`: measure, print one table, and keep the figures if asked."""
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import Measurement, csv_loading, guests, message, step
+
+BENCHMARKS: dict[str, Callable[[], list[Measurement]]] = {
+    "message": message.measure,
+    "step": step.measure,
+    "csv-loading": csv_loading.measure,
+    "guests": guests.measure,
+}
+LIBRARIES = ("vesica", "torch", "numpy", "polars")
+ROW = "{:<44} {:>12} {:>24} {:>12} {:>7} {:>6} {:>5} {:>8}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}; all if left out")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, with the machine's")
+    arguments = parser.parse_args()
+    for name in arguments.names:
+        if name not in BENCHMARKS:
+            parser.error(f"there is no benchmark '{name}'; there are: {', '.join(BENCHMARKS)}")
+    measurements = measure(arguments.names or list(BENCHMARKS))
+    if arguments.json is not None:
+        figures = {"machine": machine(), "measurements": [each.to_json() for each in measurements]}
+        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def measure(names: Sequence[str]) -> list[Measurement]:
+    """Each benchmark's rows are printed as soon as they are there."""
+    print(ROW.format("median of", "cost", "peer", "its cost", "ratio", "limit", "met", "repeats"))
+    measurements = []
+    for name in names:
+        for measurement in BENCHMARKS[name]():
+            print(line(measurement), flush=True)
+            measurements.append(measurement)
+    return measurements
+
+
+def line(each: Measurement) -> str:
+    limit = "" if each.limit is None else f"{each.limit:g}"
+    met = {None: "", True: "yes", False: "NO"}[each.met]
+    cost, peer_cost = amount(each.cost, each.unit), amount(each.peer_cost, each.unit)
+    return ROW.format(each.name, cost, each.peer, peer_cost, f"{each.ratio:.2f}", limit, met, each.repeats)
+
+
+def amount(cost: float, unit: str) -> str:
+    return f"{1000 * cost:,.2f} ms" if unit == "s" else f"{cost:,.2f} {unit}"
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "torch_threads": torch.get_num_threads(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        **{library: version(library) for library in LIBRARIES},
+    }
+
+
+def cpu_model() -> str:
+    """Linux names it in a file; elsewhere the platform's word has to do."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [text.partition(":")[2].strip() for text in lines if text.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,388 @@
+"""Bad input: one sentence that names what, where and what to do, exit code 2, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+Edit = Callable[[Path], Any]
+RUN = "run split-nn --federation federation.toml --set epochs=1"
+PREDICT = "predict run --federation federation.toml --out predictions.csv"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command that is refused, what is done to the folder before it, and the words that tell what is wrong."""
+
+    command: str
+    words: tuple[str, ...]
+    edit: Edit = lambda folder: None
+
+
+def toml(old: str, new: str) -> Edit:
+    def edit(folder: Path) -> None:
+        path = folder / "federation.toml"
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+
+    return edit
+
+
+def add(text: str) -> Edit:
+    return lambda folder: write("federation.toml", (folder / "federation.toml").read_bytes() + text.encode())(folder)
+
+
+def write(name: str, content: bytes) -> Edit:
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def bank(**columns: Callable[[pl.DataFrame], Any]) -> Edit:
+    """The host's table with some columns computed anew."""
+
+    def edit(folder: Path) -> None:
+        frame = pl.read_csv(folder / "bank.csv")
+        made = [pl.Series(name, compute(frame)) for name, compute in columns.items()]
+        frame.with_columns(made).write_csv(folder / "bank.csv")
+
+    return edit
+
+
+def camera(**arrays: Any) -> Edit:
+    """The images, with some arrays put in their place."""
+
+    def edit(folder: Path) -> None:
+        with np.load(folder / "camera.npz") as archive:
+            kept = dict(archive)
+        np.savez(folder / "camera.npz", **{**kept, **arrays})
+
+    return edit
+
+
+def kind(column: str, kind: str) -> Edit:
+    """A host that says of what kind a column is."""
+    return toml('"bank.csv"', f'"bank.csv"\ncolumns = {{ {column} = "{kind}" }}')
+
+
+def guests(count: int) -> Edit:
+    """So many guests and no more."""
+
+    def edit(folder: Path) -> None:
+        path = folder / "federation.toml"
+        path.write_text("[[guest]]".join(path.read_text().split("[[guest]]")[: count + 1]))
+
+    return edit
+
+
+def torn(content: bytes) -> Edit:
+    return both(unfinished(), write("run/run.json", content))
+
+
+def both(*edits: Edit) -> Edit:
+    return lambda folder: [edit(folder) for edit in edits]
+
+
+def unfinished(**changes: object) -> Edit:
+    """A run folder that another run began."""
+
+    def edit(folder: Path) -> None:
+        (folder / "run").mkdir()
+        (folder / "run" / "run.json").write_text(json.dumps({"format": 1, "method": "pooled", **changes}))
+
+    return edit
+
+
+def three_people(folder: Path) -> None:
+    """A shop that knows three customers only."""
+    pl.read_parquet(folder / "shop.parquet").sort("key").head(3).write_parquet(folder / "shop.parquet")
+
+
+def without_city(folder: Path) -> None:
+    pl.read_csv(folder / "bank.csv").drop("city").write_csv(folder / "bank.csv")
+
+
+LABEL_ONLY = toml('"bank.csv"', '"bank.csv"\ncolumns = { age = "ignore", city = "ignore" }')
+
+FILES = {
+    "no such federation": Case("run split-nn --federation none.toml", ("there is no file none.toml",)),
+    "a directory as federation": Case("run split-nn --federation .", ("cannot be read as TOML",)),
+    "empty TOML": Case(RUN, ("[host] has no 'name'",), write("federation.toml", b"")),
+    "not TOML": Case(RUN, ("federation.toml cannot be read as TOML", "line 1"), write("federation.toml", b"a,b\n1,2")),
+    "TOML that is no text": Case(RUN, ("cannot be read as TOML",), write("federation.toml", b"\xff\xfe\x00")),
+    "no such table": Case(RUN, ("there is no file bnak.csv",), toml("bank.csv", "bnak.csv")),
+    "a table of no known kind": Case(RUN, ("bank.docx is not a table",), toml("bank.csv", "bank.docx")),
+    "an empty CSV": Case(RUN, ("bank.csv is empty",), write("bank.csv", b"")),
+    "a CSV without rows": Case(RUN, ("bank.csv", "no rows"), write("bank.csv", b"customer,default\n")),
+    "a CSV that is no table": Case(RUN, ("bank.csv",), write("bank.csv", b"\x00\xff\x13\x37" * 99)),
+    "a Parquet that is none": Case(RUN, ("shop.parquet cannot be read as a Parquet",), write("shop.parquet", b"PAR1")),
+    "an NPZ that is none": Case(RUN, ("camera.npz cannot be read as a NPZ",), write("camera.npz", b"PK\x03\x04")),
+    "no such test rows": Case(RUN, ("there is no file ids.csv",), add('[test]\nrows = "ids.csv"\n')),
+}
+IDS = {
+    "no such id column": Case(
+        RUN, ("bank.csv has no column 'custmer'", "did you mean 'customer'?"), toml('"customer"', '"custmer"')
+    ),
+    "a duplicated id": Case(RUN, ("bank.csv repeats ids", "'7'"), bank(customer=lambda b: b["customer"].replace(8, 7))),
+    "an empty id": Case(
+        RUN,
+        ("bank.csv has no id", "row 9"),
+        bank(customer=lambda b: b["customer"].replace_strict({8: None}, default=pl.first())),
+    ),
+    "no overlap": Case(
+        RUN,
+        (
+            "no id is common",
+            "'bank' has 120 ids such as '00000', '00001'",
+            "'shop' has 120 ids such as '",
+            "padding",
+            "case",
+            "type",
+        ),
+        bank(customer=lambda b: b["customer"].cast(pl.String).str.zfill(5)),
+    ),
+    "fewer overlapping rows than classes": Case(
+        RUN, ("2 overlapping rows", "3 classes"), both(bank(default=lambda b: b["customer"] % 3), three_people)
+    ),
+}
+LABELS = {
+    "no such label column": Case(
+        RUN, ("'bank' has no label column 'defalt'", "did you mean 'default'?"), toml('"default"', '"defalt"')
+    ),
+    "a constant label": Case(RUN, ("label of 'bank' is '1' in every row",), bank(default=lambda b: [1] * 120)),
+    "an empty label": Case(RUN, ("label of 'bank' is empty in all 120 rows",), bank(default=lambda b: [None] * 120)),
+    "classes for a regression": Case(
+        RUN,
+        ("label of 'bank' is no number", "regression"),
+        both(toml('"classification"', '"regression"'), bank(default=lambda b: ["good", "bad"] * 60)),
+    ),
+    "quantities for a classification": Case(
+        RUN, ("label of 'bank' has 120 distinct values", "regression"), bank(default=lambda b: b["customer"] / 7)
+    ),
+    "an infinite label": Case(
+        RUN,
+        ("label of 'bank' has 60 infinite values",),
+        both(toml('"classification"', '"regression"'), bank(default=lambda b: [1.5, float("inf")] * 60)),
+    ),
+}
+COLUMNS = {
+    "a column all missing": Case(RUN, ("bank: column 'age' has no value",), bank(age=lambda b: [None] * 120)),
+    "infinities": Case(
+        RUN,
+        ("bank: column 'age' has ", "infinite value(s)"),
+        bank(age=lambda b: [1.5, float("inf")] * 60),
+    ),
+    "two columns of one name": Case(RUN, ("more than one column 'x'",), write("bank.csv", b"customer,x,x\n1,2,3\n")),
+    "a column of an unknown kind": Case(
+        RUN, ("column 'age' is set to the unknown kind 'numerc'", "'numeric'"), kind("age", "numerc")
+    ),
+    "a kind for a column that is not there": Case(
+        RUN, ("bank: there is no column 'aeg'", "'age'"), kind("aeg", "numeric")
+    ),
+    "words where numbers are said to be": Case(
+        RUN, ("bank: column 'city' has the value", "not a number"), kind("city", "numeric")
+    ),
+    "images of fractions": Case(
+        RUN, ("'image' of shape (120, 8, 8) and type float64",), camera(image=np.zeros((120, 8, 8)))
+    ),
+    "images of one dimension": Case(RUN, ("'image' of shape (120,)",), camera(image=np.zeros(120, np.uint8))),
+    "fewer images than ids": Case(RUN, ("120 ids but 7 rows in 'image'",), camera(image=np.zeros((7, 8, 8), np.uint8))),
+    "images and columns at one party": Case(
+        RUN, ("camera: the table has an image and the column(s) z",), camera(z=np.arange(120))
+    ),
+    "images too small for the encoder": Case(RUN, ("cnn", "4"), camera(image=np.zeros((120, 4, 4), np.uint8))),
+}
+SETTINGS = {
+    "an unknown key": Case(
+        RUN, ("[host] has an unknown key 'lable'", "did you mean 'label'?"), toml("label =", "lable =")
+    ),
+    "a key of the wrong type": Case(RUN, ("dim is '4' and should be a whole number",), toml("dim = 4", 'dim = "4"')),
+    "no guest": Case(RUN, ("there are 0 guests",), guests(0)),
+    "two parties of one name": Case(RUN, ("two parties are called 'bank'",), toml('"shop"', '"bank"')),
+    "a name with a slash": Case(RUN, ("cannot be called 'sh/op'",), toml('"shop"', '"sh/op"')),
+    "dim 0": Case(RUN, ("shop: ", "dim", "not 0"), toml("dim = 4", "dim = 0")),
+    "an unknown encoder": Case(RUN, ("shop: ", "no encoder 'mpl'", "'mlp'"), toml("dim = 4", 'encoder = "mpl"')),
+    "an image encoder for a table": Case(RUN, ("shop: ", "'cnn' is for images"), toml("dim = 4", 'encoder = "cnn"')),
+    "an unknown task": Case(RUN, ("'clustering'", "classification"), toml('"classification"', '"clustering"')),
+    "an unknown metric": Case(RUN, ("metric is 'auk'", "'auc'"), toml("[host]", 'metric = "auk"\n[host]')),
+    "an unknown share": Case(RUN, ("share is 'al'",), add('[overlap]\nshare = "al"\n')),
+    "a negative overlap in the file": Case(RUN, ("[overlap] keep is -3",), add("[overlap]\nkeep = -3\n")),
+    "an impossible overlap in the file": Case(RUN, ("keep is 97", "only 96"), add("[overlap]\nkeep = 97\n")),
+    "an impossible draw": Case(RUN, ("draw is 99",), add('[overlap]\nkeep = 9\nshare = "draw"\ndraw = 99\n')),
+    "a test fraction of 1": Case(RUN, ("fraction is 1.0",), add("[test]\nfraction = 1\n")),
+    "a negative seed": Case(RUN, ("[test] seed is -1",), add("[test]\nseed = -1\n")),
+}
+OPTIONS = {
+    "an unknown method": Case("run splitnn --data credit", ("no method 'splitnn'", "did you mean 'split-nn'?")),
+    "an unknown data set": Case("run split-nn --data credt", ("no data set 'credt'", "did you mean 'credit'?")),
+    "a data set without its directory": Case(
+        "run split-nn --data mnist", ("mnist: give a data directory", "train-images")
+    ),
+    "a data set that is not there": Case(
+        "run split-nn --data mnist --data-dir .", ("mnist: cannot find", "train-images")
+    ),
+    "an unknown field": Case(f"{RUN} --set epoch=3", ("no field 'epoch'", "did you mean 'epochs'?")),
+    "a field without a value": Case(f"{RUN} --set lr", ("--set lr has no '='", "field=value")),
+    "a field that is no number": Case(f"{RUN} --set epochs=minus", ("'epochs'", "'minus'", "a whole number")),
+    "a negative field": Case(f"{RUN} --set learning_rate=-1", ("'learning_rate'", "'-1'", "0 or more")),
+    "an infinite field": Case(f"{RUN} --set learning_rate=inf", ("'learning_rate'", "'inf'")),
+    "an empty batch": Case(f"{RUN} --set batch_size=0", ("'batch_size'", "'0'", "1 or more")),
+    "a layer of no width": Case(f"{RUN} --set hidden=8,0", ("'hidden'", "'8,0'", "64")),
+    "an unknown join": Case(f"{RUN} --set join=conkat", ("no join 'conkat'", "did you mean 'concat'?")),
+    "an unknown wire": Case(f"{RUN} --wire float8", ("no wire 'float8'", "did you mean 'float")),
+    "an unknown engine": Case(f"{RUN} --engine teleport", ("no engine 'teleport'", "in-process")),
+    "an unknown device": Case(f"{RUN} --device tpu", ("no device 'tpu'", "cpu")),
+    "data and a federation": Case(f"{RUN} --data credit", ("either --data", "or --federation")),
+    "neither data nor a federation": Case("run split-nn", ("either --data", "or --federation")),
+    "overlap with a federation": Case(f"{RUN} --overlap 5", ("--overlap goes with --data",)),
+    "labels with a federation": Case(f"{RUN} --labels all", ("--labels goes with --data",)),
+    "a negative overlap": Case("run split-nn --data credit --overlap -5", ("keep is -5",)),
+    "no overlap asked": Case("run split-nn --data credit --overlap 0", ("keep is 0",)),
+    "an impossible overlap": Case("run split-nn --data credit --overlap 30000", ("keep is 30000", "only 24000")),
+    "more labels than overlap": Case(
+        "run split-nn --data credit --overlap 50 --labelled 60", ("keep is 60", "only 50")
+    ),
+    "a share without its draw": Case("run split-nn --data credit --share draw", ("go together",)),
+    "a negative run seed": Case("run split-nn --data credit --seed -1", ("seed is -1",)),
+    "messages kept nowhere": Case(f"{RUN} --keep-messages", ("--keep-messages", "--out")),
+    "too few rounds": Case(f"{RUN} --max-rounds 1", ("round 2", "1 rounds", "nothing was sent")),
+    "too few bytes": Case(f"{RUN} --max-bytes 1000", ("the budget is 1,000", "nothing was sent")),
+    "a negative budget": Case(f"{RUN} --max-bytes -1", ("-1 bytes is negative",)),
+    "nothing to learn alone": Case(
+        "run local-only --federation federation.toml", ("bank: has labels only",), LABEL_ONLY
+    ),
+}
+PLACES = {
+    "JSON into no directory": Case(f"{RUN} --json none/result.json --out run", ("no directory none", "result.json")),
+    "JSON into a directory": Case(f"{RUN} --json . --out run", ("is a directory",)),
+    "a report into a directory": Case(f"{RUN} --report . --out run", ("is a directory",)),
+    "a run folder that is a file": Case(f"{RUN} --out bank.csv", ("bank.csv is a file",)),
+    "a run folder inside a file": Case(f"{RUN} --out bank.csv/run", ("bank.csv/run cannot be made",)),
+    "a folder of something else": Case(f"{RUN} --out .", ("no run folder", "run.json")),
+    "a folder of another run": Case(f"{RUN} --out run", ("holds another run", '"pooled" there'), unfinished()),
+    "a torn run folder": Case(f"{RUN} --out run", ("run.json is torn",), torn(b'{"for')),
+    "a run folder that says nothing": Case(f"{RUN} --out run", ("run.json is torn",), torn(b"[]")),
+    "a finished run folder": Case(f"{RUN} --out run", ("holds a finished run of split-nn",)),
+    "predictions into no directory": Case(
+        "predict run --federation federation.toml --out none/p.csv", ("no directory none",)
+    ),
+    "a report of no run": Case("report . --out report.html", ("result.json cannot be read",)),
+    "a report of no file": Case("report none.jsonl --out report.html", ("none.jsonl cannot be read",)),
+    "a report of no result": Case("report a.json --out report.html", ("a.json is not JSON",), write("a.json", b"{")),
+    "a report of other JSON": Case("report a.json --out r.html", ("without a method",), write("a.json", b"[1]")),
+}
+PREDICTIONS = {
+    "no run folder": Case("predict none --federation federation.toml --out p.csv", ("none is no run folder",)),
+    "a folder that is not finished": Case(
+        PREDICT, ("has not finished", "same command"), lambda f: (f / "run/result.json").unlink()
+    ),
+    "a torn run": Case(PREDICT, ("run.json is torn",), write("run/run.json", b"{")),
+    "a run without parties": Case(PREDICT, ("does not name its parties",), write("run/run.json", b"{}")),
+    "a missing model": Case(PREDICT, ("model in run/shop cannot be read",), lambda f: shutil.rmtree(f / "run/shop")),
+    "corrupt weights": Case(
+        PREDICT, ("model in run/shop cannot be read",), write("run/shop/model.safetensors", b"\x00" * 64)
+    ),
+    "another's weights": Case(
+        PREDICT,
+        ("model in run/shop cannot be read",),
+        lambda f: shutil.copy(f / "run/bank/model.safetensors", f / "run/shop/model.safetensors"),
+    ),
+    "a corrupt model": Case(
+        PREDICT, ("model in run/bank cannot be read",), write("run/bank/model.json", b'{"name": 1}')
+    ),
+    "a guest in the host's place": Case(
+        PREDICT, ("run/shop is no host's",), write("run/run.json", b'{"parties": ["shop", "bank", "camera"]}')
+    ),
+    "a missing column": Case(PREDICT, ("bank: ", "no column 'city'"), without_city),
+    "a column of another type": Case(
+        PREDICT, ("bank: column 'age' has the value 'old'",), bank(age=lambda b: ["old"] * 120)
+    ),
+    "new infinities": Case(PREDICT, ("bank: column 'age' has 120 infinite",), bank(age=lambda b: [float("inf")] * 120)),
+    "images of another shape": Case(
+        PREDICT, ("camera: ", "(8, 9, 1)", "(8, 8, 1) is expected"), camera(image=np.zeros((120, 8, 9), np.uint8))
+    ),
+    "no images": Case(
+        PREDICT, ("camera: ", "no image"), both(toml("camera.npz", "shop.parquet"), toml('id = "id"', 'id = "key"'))
+    ),
+    "no common new row": Case(PREDICT, ("no id is common",), bank(customer=lambda b: b["customer"] + 1000)),
+    "a missing guest": Case(PREDICT, ("rows of 'camera' are needed",), guests(1)),
+    "a guest nobody knows": Case(PREDICT, ("'shopp' was no party", "did you mean 'shop'?"), toml('"shop"', '"shopp"')),
+    "without a guest nobody knows": Case(f"{PREDICT} --without shopp", ("no party 'shopp'", "did you mean 'shop'?")),
+    "without a guest that is needed": Case(f"{PREDICT} --without shop", ("cannot predict without 'shop'",)),
+    "no new federation": Case("predict run --federation none.toml --out p.csv", ("there is no file none.toml",)),
+}
+RECIPES = {
+    "an unknown paper": Case("reproduce one_shoot table1", ("no paper 'one_shoot'", "did you mean 'one_shot'?")),
+    "an unknown recipe": Case("reproduce one_shot tabel1", ("no recipe 'tabel1'", "did you mean 'table1'?")),
+}
+EXPERIMENT = b"RECIPES = {'table1': None}\n"
+CASES = {**FILES, **IDS, **LABELS, **COLUMNS, **SETTINGS, **OPTIONS, **PLACES, **PREDICTIONS, **RECIPES}
+NEED_A_RUN = {*PREDICTIONS, "a finished run folder", "predictions into no directory"}
+
+
+def assert_one_sentence(code: int, out: str, err: str, *, words: tuple[str, ...]) -> None:
+    assert code == 2, err
+    assert out == ""
+    assert err.startswith("vesica: ")
+    assert err.count("\n") == 1
+    assert err.endswith("\n")
+    assert "Traceback" not in err
+    for word in words:
+        assert word in err
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bad_input_is_one_sentence_and_exit_code_2(folder: Path, trained: Path, vesica: Any, name: str) -> None:
+    case = CASES[name]
+    if name in NEED_A_RUN:
+        shutil.copytree(trained, folder / "run")
+    if name in RECIPES:
+        (folder / "experiments/one_shot").mkdir(parents=True)
+        (folder / "experiments/one_shot/recipes.py").write_bytes(EXPERIMENT)
+    case.edit(folder)
+    answer = vesica(*shlex.split(case.command))
+    assert_one_sentence(answer.code, answer.out, answer.err, words=case.words)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_cuda_is_refused_where_there_is_none(folder: Path, vesica: Any) -> None:
+    answer = vesica(*shlex.split(f"{RUN} --device cuda"))
+    assert_one_sentence(answer.code, answer.out, answer.err, words=("device is 'cuda'", "use cpu"))
+
+
+@pytest.mark.parametrize("name", [name for name in PLACES if name.endswith("directory") and "predict" not in name])
+def test_a_file_that_cannot_be_written_is_refused_before_training(folder: Path, vesica: Any, name: str) -> None:
+    assert vesica(*shlex.split(PLACES[name].command)).code == 2
+    assert not (folder / "run").exists()
+
+
+def test_a_refused_run_leaves_its_folder_for_the_next_one(folder: Path, vesica: Any) -> None:
+    assert vesica(*shlex.split(f"{RUN} --out run --max-bytes 1000")).code == 2
+    again = vesica(*shlex.split(f"{RUN} --out run"))
+    assert again.code == 0, again.err
+
+
+def test_a_missing_argument_is_a_usage_error(vesica: Any) -> None:
+    answer = vesica("predict")
+    assert answer.code == 2
+    assert "Missing argument" in answer.err
+    assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize("name", ["no such federation", "no overlap", "an unknown method"])
+def test_a_process_of_its_own_says_the_same(folder: Path, name: str) -> None:
+    case = CASES[name]
+    case.edit(folder)
+    start = [sys.executable, "-c", "from vesica.cli import main; main()", *shlex.split(case.command)]
+    ended = subprocess.run(start, capture_output=True, text=True, cwd=folder, check=False)
+    assert_one_sentence(ended.returncode, ended.stdout, ended.stderr, words=case.words)

@@ -1,0 +1,429 @@
+"""Which rows are for what: the order of the draws, and every rule about who gets which rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vesica.data import Federation, Overlap, PartyData, Table, TestRows, Text, split_rows
+from vesica.data.rows import Split
+from vesica.data.table import Array, Column
+from vesica.errors import InputError
+
+A_FIFTH, ALL = TestRows(), Overlap()
+
+
+def table(ids: list[str], *, features: bool = True) -> Table:
+    return Table(np.array(ids), {"x": np.arange(float(len(ids)))} if features else {})
+
+
+def numbered(first: int, last: int) -> list[str]:
+    return [f"p{i:03d}" for i in range(first, last)]
+
+
+def federation(
+    *tables: Table,
+    label: Column | None = None,
+    task: str = "classification",
+    test: TestRows = A_FIFTH,
+    overlap: Overlap = ALL,
+) -> Federation:
+    """The first table is the host's; its labels alternate unless given."""
+    guests = tuple(PartyData(f"guest-{i}", one) for i, one in enumerate(tables[1:], start=1))
+    return Federation(
+        PartyData("host", tables[0]),
+        np.arange(len(tables[0])) % 2 if label is None else label,
+        guests,
+        task=task,
+        metric="auc" if task == "classification" else "rmse",
+        test=test,
+        overlap=overlap,
+    )
+
+
+def hundred(**changes: object) -> Federation:
+    """A host and two guests with the same hundred rows."""
+    return replace(federation(*[table(numbered(0, 100))] * 3), **changes)  # type: ignore[arg-type]
+
+
+def ids_of(federation: Federation, split: Split, part: str) -> dict[str, list[str]]:
+    """The ids of a part of the rows, by party, in that party's order."""
+    return {
+        party.name: party.table.ids[getattr(split.parties[party.name], part)].tolist() for party in federation.parties
+    }
+
+
+def some_labels(known: list[int], *, rows: int = 100) -> Array:
+    label = np.full(rows, np.nan)
+    label[known] = np.arange(len(known)) % 2
+    return label
+
+
+# Test rows.
+
+
+def test_test_rows_are_the_asked_fraction_of_the_common_labelled_rows() -> None:
+    label = some_labels(list(range(50)))
+    split = split_rows(federation(table(numbered(0, 100)), table(numbered(10, 100)), label=label))
+    assert len(split.test_ids) == 8  # a fifth of p010..p049
+    assert set(split.test_ids) <= set(numbered(10, 50))
+
+
+def test_given_test_ids_are_the_test_rows() -> None:
+    split = split_rows(hundred(test=TestRows(ids=np.array(["p007", "p003", "nobody"]))))
+    assert split.test_ids.tolist() == ["p003", "p007"]
+
+
+def test_a_given_test_id_without_a_label_is_no_test_row() -> None:
+    label = some_labels(list(range(50)))
+    split = split_rows(hundred(label=label, test=TestRows(ids=np.array(["p003", "p070"]))))
+    assert split.test_ids.tolist() == ["p003"]
+
+
+def test_the_test_rows_depend_on_their_own_seed_alone() -> None:
+    def drawn(test_seed: int, overlap_seed: int) -> list[str]:
+        split = split_rows(hundred(test=TestRows(seed=test_seed), overlap=Overlap(20, seed=overlap_seed)))
+        return list(split.test_ids)
+
+    assert drawn(0, 0) == drawn(0, 1)
+    assert drawn(0, 0) != drawn(1, 0)
+
+
+def test_the_test_rows_do_not_depend_on_the_order_of_the_tables() -> None:
+    forward, backward = numbered(0, 100), numbered(0, 100)[::-1]
+    label = np.arange(100) % 2
+    one = split_rows(federation(table(forward), table(forward), label=label))
+    other = split_rows(federation(table(backward), table(forward), label=label[::-1]))
+    assert one.test_ids.tolist() == other.test_ids.tolist()
+    assert one.aligned_ids.tolist() == other.aligned_ids.tolist()
+
+
+def test_no_test_row_left_is_refused() -> None:
+    with pytest.raises(InputError, match="no test row is left of 100 common labelled rows"):
+        split_rows(hundred(test=TestRows(0.001)))
+
+
+# Aligned and labelled rows.
+
+
+def test_without_keep_every_common_row_that_is_no_test_row_is_aligned() -> None:
+    split = split_rows(hundred())
+    assert sorted([*split.aligned_ids, *split.test_ids]) == numbered(0, 100)
+
+
+def test_keep_takes_so_many_of_the_rows_that_are_no_test_rows() -> None:
+    split = split_rows(hundred(overlap=Overlap(30)))
+    assert len(split.aligned_ids) == 30
+    assert not set(split.aligned_ids) & set(split.test_ids)
+
+
+def test_more_overlap_than_there_is_is_refused() -> None:
+    with pytest.raises(InputError, match=r"\[overlap\] keep is 81 and there are only 80"):
+        split_rows(hundred(overlap=Overlap(81)))
+
+
+def test_an_empty_label_means_an_unlabelled_aligned_row() -> None:
+    split = split_rows(hundred(label=some_labels(list(range(0, 100, 2)))))
+    assert len(split.aligned_ids) == 90  # ten of the fifty labelled rows are for testing
+    assert [int(id[1:]) % 2 for id in split.aligned_ids[split.labelled]] == [0] * 40
+
+
+@pytest.mark.parametrize("empty", ["", "  ", None])
+def test_an_empty_text_is_no_class(empty: str | None) -> None:
+    split = split_rows(hundred(label=Text.of(["yes", "no", empty, "yes", "no"] * 20)))
+    assert split.classes == ("no", "yes")
+    assert {int(id[1:]) % 5 for id in split.aligned_ids[split.labelled]} == {0, 1, 3, 4}
+
+
+def test_labelled_keep_restricts_the_labels_and_not_the_rows() -> None:
+    split = split_rows(hundred(labelled=25, overlap=Overlap(60)))
+    assert (len(split.aligned_ids), len(split.labelled), len(split.known)) == (60, 25, 25)
+
+
+def test_more_labels_than_there_are_is_refused() -> None:
+    with pytest.raises(InputError, match=r"\[labelled\] keep is 61 and there are only 60"):
+        split_rows(hundred(labelled=61, overlap=Overlap(60)))
+
+
+def test_the_split_is_the_same_every_time_and_another_with_another_seed() -> None:
+    def drawn(seed: int) -> list[list[int]]:
+        split = split_rows(hundred(overlap=Overlap(40, seed=seed), labelled=20))
+        rows = [rows for party in split.parties.values() for rows in (party.aligned, party.unaligned, party.test)]
+        return [part.tolist() for part in (*rows, split.labelled, split.validation, split.known)]
+
+    assert drawn(3) == drawn(3)
+    assert drawn(3) != drawn(4)
+
+
+# Validation rows.
+
+
+def test_validation_is_a_tenth_of_the_labelled_rows_with_a_fair_share_of_each_class() -> None:
+    classes = [0] * 60 + [1] * 30 + [2] * 10
+    label = np.array(classes * 11)
+    test = TestRows(ids=np.array(numbered(0, 1100)[:100]))
+    rows = table(numbered(0, 1100))
+    split = split_rows(federation(rows, rows, label=label, test=test))
+    of_validation = label[split.parties["host"].aligned[split.validation]]
+    assert np.bincount(of_validation).tolist() == [60, 30, 10]
+
+
+def test_validation_of_a_regression_is_a_tenth_too() -> None:
+    split = split_rows(hundred(label=np.arange(100.0), task="regression", metric="rmse"))
+    assert len(split.validation) == 8
+
+
+def test_the_fewest_labelled_rows_still_give_one_to_validate_and_one_to_train() -> None:
+    split = split_rows(hundred(labelled=2))
+    assert (len(split.labelled), len(split.validation)) == (2, 1)
+
+
+# Unaligned rows.
+
+
+def test_disjoint_shares_each_row_out_to_one_party() -> None:
+    shared = hundred(overlap=Overlap(20))
+    split = split_rows(shared)
+    unaligned = ids_of(shared, split, "unaligned")
+    assert [len(ids) for ids in unaligned.values()] == [20, 20, 20]
+    rest = set(numbered(0, 100)) - set(split.aligned_ids) - set(split.test_ids)
+    assert sorted(id for ids in unaligned.values() for id in ids) == sorted(rest)
+
+
+def test_everyone_gives_every_party_all_rows_in_an_order_of_its_own() -> None:
+    shared = hundred(overlap=Overlap(20, "everyone"))
+    unaligned = list(ids_of(shared, split_rows(shared), "unaligned").values())
+    assert len(unaligned[0]) == 60
+    assert sorted(unaligned[0]) == sorted(unaligned[1]) == sorted(unaligned[2])
+    assert unaligned[0] != unaligned[1] != unaligned[2] != unaligned[0]
+
+
+def test_draw_gives_every_party_so_many_rows_independently() -> None:
+    shared = hundred(overlap=Overlap(20, "draw", 30))
+    unaligned = [set(ids) for ids in ids_of(shared, split_rows(shared), "unaligned").values()]
+    assert [len(ids) for ids in unaligned] == [30, 30, 30]
+    assert 0 < len(unaligned[0] & unaligned[1]) < 30
+
+
+def test_more_draws_than_rows_are_refused() -> None:
+    with pytest.raises(InputError, match=r"\[overlap\] draw is 61 and only 60 common rows"):
+        split_rows(hundred(overlap=Overlap(20, "draw", 61)))
+
+
+@pytest.mark.parametrize(
+    ("overlap", "counts"),
+    [
+        (Overlap(20), [0, 30, 30]),
+        (Overlap(20, "everyone"), [0, 60, 60]),
+        (Overlap(20, "draw", 10), [0, 10, 10]),
+    ],
+)
+def test_a_host_with_labels_only_takes_no_unaligned_rows(overlap: Overlap, counts: list[int]) -> None:
+    rows = numbered(0, 100)
+    shared = federation(table(rows, features=False), table(rows), table(rows), overlap=overlap)
+    assert [len(party.unaligned) for party in split_rows(shared).parties.values()] == counts
+
+
+def test_rows_that_another_party_does_not_have_are_unaligned_where_they_are() -> None:
+    shared = federation(table(numbered(0, 60)), table(numbered(20, 80)), table(numbered(10, 90)))
+    unaligned = ids_of(shared, split_rows(shared), "unaligned")
+    assert unaligned == {
+        "host": numbered(0, 20),
+        "guest-1": numbered(60, 80),
+        "guest-2": [*numbered(10, 20), *numbered(60, 90)],
+    }
+
+
+# The host's labels.
+
+
+def test_with_labels_aligned_the_host_trains_with_the_labelled_aligned_rows() -> None:
+    split = split_rows(hundred(overlap=Overlap(40)))
+    assert split.known.tolist() == split.parties["host"].aligned[split.labelled].tolist()
+
+
+def test_with_labels_all_the_host_trains_with_its_unaligned_rows_too_but_never_with_test_rows() -> None:
+    label = some_labels(list(range(0, 120, 3)), rows=120)
+    shared = replace(
+        federation(table(numbered(0, 120)), table(numbered(0, 100)), label=label, overlap=Overlap(40)), labels="all"
+    )
+    split = split_rows(shared)
+    host = split.parties["host"]
+    everything = np.concatenate([host.aligned, host.unaligned])
+    assert sorted(split.known) == sorted(row for row in everything if row % 3 == 0)
+    assert not set(split.known) & set(host.test)
+    assert 117 in split.known
+
+
+# Ids.
+
+
+def test_ids_of_different_types_match_across_parties() -> None:
+    rows = range(50)
+    host = {"id": [str(i) for i in rows], "y": [i % 2 for i in rows], "x": [float(i) for i in rows]}
+    shared = Federation.from_tables(
+        pd.DataFrame(host),
+        {
+            "whole": {"id": np.arange(50), "x": np.arange(50.0)},
+            "fractional": {"id": np.arange(50.0), "x": np.arange(50.0)},
+            "bytes": {"id": np.array([str(i).encode() for i in rows]), "x": np.arange(50.0)},
+        },
+        id="id",
+        label="y",
+    )
+    split = split_rows(shared)
+    assert len(split.aligned_ids) + len(split.test_ids) == 50
+    aligned = ids_of(shared, split, "aligned")
+    assert aligned["host"] == aligned["whole"] == aligned["fractional"] == aligned["bytes"]
+
+
+def test_no_common_id_is_refused_with_counts_examples_and_the_usual_causes() -> None:
+    host, guest = table(["007", "008", "009"]), table(["7", "8"])
+    with pytest.raises(InputError) as refusal:
+        split_rows(federation(host, guest))
+    message = str(refusal.value)
+    assert "'host' has 3 ids such as '007', '008'" in message
+    assert "'guest-1' has 2 ids such as '7', '8'" in message
+    assert all(cause in message for cause in ("padding", "case", "type"))
+
+
+# Labels that cannot be learned.
+
+
+@pytest.mark.parametrize(
+    ("task", "label", "telling"),
+    [
+        ("classification", np.full(100, np.nan), "is empty in all 100 rows"),
+        ("classification", np.ones(100), "is '1' in every row"),
+        ("regression", np.ones(100), "is 1.0 in every row"),
+        ("regression", Text.of(["a", "b"] * 50), "is no number"),
+        ("regression", np.array(["2020-01-01", "2020-01-02"] * 50, dtype="datetime64[us]"), "is no number"),
+        ("regression", np.array([0.0, np.inf] * 50), "50 infinite values"),
+        ("classification", np.array([0.0, 1.0, np.inf, np.nan] * 25), "25 infinite values"),
+        ("classification", np.linspace(0, 1, 100), "80 overlapping rows with a label outside the test rows and 100"),
+        ("classification", None, "has no label column"),
+    ],
+)
+def test_a_label_that_cannot_be_learned_is_refused(task: str, label: Column | None, telling: str) -> None:
+    metric = "rmse" if task == "regression" else "auc"
+    with pytest.raises(InputError, match=telling):
+        split_rows(hundred(task=task, metric=metric, label=label))
+
+
+def test_a_label_of_nothing_but_distinct_values_is_refused_as_no_classes() -> None:
+    rows = table(numbered(0, 300))
+    with pytest.raises(InputError, match="has 300 distinct values in 300 rows"):
+        split_rows(federation(rows, rows, label=np.linspace(0, 1, 300)))
+
+
+def test_labels_on_rows_of_the_host_alone_are_refused() -> None:
+    shared = federation(table(numbered(0, 100)), table(numbered(50, 100)), label=some_labels(list(range(50))))
+    with pytest.raises(InputError, match="none of the 50 common rows has a label at 'host'"):
+        split_rows(shared)
+
+
+def test_fewer_overlapping_rows_than_classes_are_refused() -> None:
+    with pytest.raises(InputError, match=r"there are 4 overlapping rows with a label .* and 5 classes"):
+        split_rows(hundred(label=np.arange(100) % 5, overlap=Overlap(4)))
+
+
+@pytest.mark.parametrize(
+    ("label", "classes"),
+    [
+        (np.array([10.0, 9.0] * 50), ("9", "10")),
+        (np.array([True, False] * 50), ("False", "True")),
+        (Text.of(["b", "a"] * 50), ("a", "b")),
+        (np.array([2.0, 0.5] * 50), ("0.5", "2")),
+    ],
+)
+def test_classes_are_named_in_order_and_numbered_alike(label: Column, classes: tuple[str, str]) -> None:
+    split = split_rows(hundred(label=label))
+    assert split.classes == classes
+    assert split.label.tolist() == [1, 0] * 50
+
+
+# Properties.
+
+
+@st.composite
+def federations(draw: st.DrawFn) -> Federation:
+    """Tables of 60 to 90 people of a hundred, each in its own order, some labels missing."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    people = np.array(numbered(0, 100))
+    common = random.permutation(people)[:60]
+    others = np.setdiff1d(people, common)
+
+    def some() -> Table:
+        mine = np.concatenate([common, random.permutation(others)[: draw(st.integers(0, 30))]])
+        return table(random.permutation(mine).tolist())
+
+    tables = [some() for _ in range(draw(st.integers(2, 4)))]
+    if draw(st.booleans()):
+        tables[0] = Table(tables[0].ids)
+    label = random.integers(0, 3, len(tables[0])).astype(float)
+    label[random.random(len(label)) < draw(st.sampled_from([0.0, 0.3]))] = np.nan
+    share = draw(st.sampled_from(["disjoint", "everyone", "draw"]))
+    keep = draw(st.integers(25, 40))
+    chosen = Overlap(keep, share, 5 if share == "draw" else None, draw(st.integers(0, 100)))
+    made = federation(*tables, label=label, test=TestRows(draw(st.sampled_from([0.1, 0.2]))), overlap=chosen)
+    labelled = draw(st.sampled_from([None, 5]))
+    return replace(made, labelled=labelled, labels=draw(st.sampled_from(["aligned", "all"])))
+
+
+@settings(max_examples=60, deadline=None)
+@given(federations())
+def test_aligned_and_test_rows_are_the_same_people_in_the_same_order_everywhere(shared: Federation) -> None:
+    split = split_rows(shared)
+    assert set(map(tuple, ids_of(shared, split, "aligned").values())) == {tuple(split.aligned_ids)}
+    assert set(map(tuple, ids_of(shared, split, "test").values())) == {tuple(split.test_ids)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(federations())
+def test_no_row_has_two_uses_and_no_test_row_is_ever_trained_on(shared: Federation) -> None:
+    split = split_rows(shared)
+    for rows in split.parties.values():
+        everything = np.concatenate([rows.aligned, rows.unaligned, rows.test])
+        assert len(np.unique(everything)) == len(everything)
+    assert not set(split.known) & set(split.parties["host"].test)
+    assert len(np.unique(split.known)) == len(split.known)
+
+
+@settings(max_examples=60, deadline=None)
+@given(federations())
+def test_every_row_of_a_party_with_features_has_its_use(shared: Federation) -> None:
+    split = split_rows(shared)
+    tables = {party.name: set(party.table.ids) for party in shared.parties}
+    common = set.intersection(*tables.values())
+    rest = common - set(split.aligned_ids) - set(split.test_ids)
+    shares: dict[str, set[str]] = {}
+    for party, unaligned in ids_of(shared, split, "unaligned").items():
+        assert tables[party] - common <= set(unaligned)
+        shares[party] = set(unaligned) & common
+    takers = [shares[party.name] for party in shared.parties if party.has_features]
+    match shared.overlap.share:
+        case "disjoint":
+            assert set.union(*takers) == rest
+            assert sum(map(len, takers)) == len(rest)
+        case "everyone":
+            assert all(taken == rest for taken in takers)
+        case "draw":
+            assert all(len(taken) == 5 and taken <= rest for taken in takers)
+
+
+@settings(max_examples=60, deadline=None)
+@given(federations())
+def test_labelled_rows_have_labels_and_validation_is_a_tenth_of_them(shared: Federation) -> None:
+    split = split_rows(shared)
+    host = split.parties["host"]
+    assert (split.label[host.aligned[split.labelled]] >= 0).all()
+    assert (split.label[host.test] >= 0).all()
+    assert (split.label[split.known] >= 0).all()
+    assert set(split.validation) <= set(split.labelled)
+    assert len(split.validation) == max(1, len(split.labelled) // 10)
+    assert set(host.aligned[split.labelled]) <= set(split.known)

@@ -1,0 +1,129 @@
+"""Kills a run at a chosen moment, again and again, and takes it up each time. Run by test_resume.py.
+
+Usage: kill_sweep.py FOLDER WHAT GUESTS: prints a JSON line a moment. Every run is a process of its own, killed with
+SIGKILL from within, so that nothing of it is left but what it had written.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import torch
+
+import vesica.protocol.journal as journal
+import vesica.protocol.resumable as resumable
+from federations import small_federation
+from vesica.experiment import fit
+from vesica.methods import SplitNN
+
+METHOD = SplitNN(epochs=3, patience=2, batch_size=16, hidden=(4,))
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def counting(function: Callable, moment: int, *, before: bool) -> Callable:
+    """The function, but the process dies just before or just after its call number `moment`."""
+    calls = 0
+
+    def wrapped(*args: object, **named: object) -> object:
+        nonlocal calls
+        calls += 1
+        if before and calls == moment:
+            die()
+        result = function(*args, **named)
+        if not before and calls == moment:
+            die()
+        return result
+
+    return wrapped
+
+
+def half_a_record(moment: int) -> None:
+    """Die in the middle of writing record number `moment`."""
+    whole, calls = os.writev, 0
+
+    def half(file: int, buffers: list[memoryview]) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == moment:
+            os.write(file, b"".join(bytes(buffer) for buffer in buffers)[:-3])
+            die()
+        return whole(file, buffers)
+
+    journal.os.writev = half
+
+
+def arm(what: str, moment: int) -> None:
+    if what == "after-message":
+        journal.Journal._append = counting(journal.Journal._append, moment, before=False)
+    elif what == "half-message":
+        half_a_record(moment)
+    elif what == "inside-training":
+        torch.optim.Adam.step = counting(torch.optim.Adam.step, moment, before=True)
+    elif what == "before-checkpoint":
+        resumable.save_atomically = counting(resumable.save_atomically, moment, before=True)
+    elif what == "after-checkpoint":
+        resumable.save_atomically = counting(resumable.save_atomically, moment, before=False)
+    else:
+        raise SystemExit(f"no such moment: {what}")
+
+
+def in_a_process(work: Callable[[], None]) -> int:
+    """Its exit code, or minus the signal that ended it."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def outcome(folder: Path) -> dict[str, str]:
+    """Every file that a finished run leaves, by its digest; the seconds it took may differ."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            content = path.read_bytes()
+            if path.name == "result.json":
+                content = json.dumps({**json.loads(content), "seconds": 0}).encode()
+            found[str(path.relative_to(folder))] = hashlib.sha256(content).hexdigest()
+    return found
+
+
+def main(root: Path, what: str, guests: int) -> None:
+    federation = small_federation(guests=guests, rows=60)
+
+    def run(out: Path) -> Callable[[], None]:
+        return lambda: fit(METHOD, federation, out=out) and None
+
+    fit(METHOD, federation)  # what torch imports on first use is imported once, here
+    assert in_a_process(run(root / "whole")) == 0
+    expected = outcome(root / "whole")
+    for moment in range(1, 10_000):
+        out = root / f"{what}-{moment}"
+
+        def killed(out: Path = out, moment: int = moment) -> None:
+            arm(what, moment)
+            run(out)()
+
+        ended = in_a_process(killed)
+        if ended == 0:  # there is no such moment any more
+            return
+        resumed = in_a_process(run(out))
+        same = resumed == 0 and outcome(out) == expected
+        print(json.dumps({"moment": moment, "killed": ended, "resumed": resumed, "same": same}), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,33 @@
+"""Small federations for tests: a few rows, a pattern that can be learned."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vesica.data import Federation, Overlap, PartyData, Table, TestRows
+
+
+def ids(rows: int) -> np.ndarray:
+    return np.array([f"p{i:04d}" for i in range(rows)], dtype=object)
+
+
+def small_federation(
+    *, rows: int = 100, guests: int = 1, host_features: bool = True, task: str = "classification", keep: int = 40
+) -> Federation:
+    """Numeric columns at every party, all of which bear on the label."""
+    random = np.random.default_rng(7)
+    parts = [random.normal(size=(rows, 3)) for _ in range(guests + 1)]
+    total = sum(part.sum(axis=1) for part in parts)
+    label = total if task == "regression" else (total > 0).astype(np.int64)
+    tables = [Table(ids(rows), {f"x{i}": part[:, i] for i in range(3)}) for part in parts]
+    host = tables[0] if host_features else Table(ids(rows))
+    return Federation(
+        PartyData("bank", host),
+        label,
+        tuple(PartyData(f"shop{i}", table) for i, table in enumerate(tables[1:], start=1)),
+        task=task,
+        metric="rmse" if task == "regression" else "auc",
+        test=TestRows(0.3),
+        overlap=Overlap(keep),
+        name="small",
+    )

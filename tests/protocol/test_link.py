@@ -1,0 +1,131 @@
+"""What a link sends, counts and refuses."""
+
+import pytest
+import torch
+
+from conversations import Talk
+from vesica.errors import BudgetError, ProtocolError
+from vesica.protocol import Budget
+
+
+def test_a_message_arrives_as_it_was_sent_and_no_tensor_is_shared() -> None:
+    original = torch.arange(6.0).reshape(2, 3).requires_grad_()
+
+    def host(links):
+        message = links["shop"].receive("representations")
+        message.tensor.fill_(-1)
+        return message
+
+    talk = Talk(["bank", "shop"])
+    message = talk.run(
+        {
+            "bank": host,
+            "shop": lambda links: links["bank"].send("representations", original, scalars={"epoch": 3, "last": True}),
+        }
+    )["bank"]
+    assert message.scalars == {"epoch": 3, "last": True}
+    assert not message.tensor.requires_grad
+    assert torch.equal(original.detach(), torch.arange(6.0).reshape(2, 3))
+
+
+def test_the_ledger_of_both_sides_says_what_the_transport_carried() -> None:
+    talk = Talk(["bank", "shop", "clinic"])
+    values = torch.randn(50, 8)
+
+    def guest(links):
+        links["bank"].send("representations", values)
+        return links["bank"].receive("gradients", shape=(50, 8))
+
+    def host(links):
+        for name in ("shop", "clinic"):
+            links[name].receive("representations")
+        for name in ("shop", "clinic"):
+            links[name].send("gradients", values)
+
+    talk.run({"bank": host, "shop": guest, "clinic": guest})
+    assert talk.ledger("bank").wire == talk.engine.carried
+    assert talk.ledger("bank").payload == 4 * 50 * 8 * 4
+    assert talk.ledger("bank").wire == talk.ledger("shop").wire + talk.ledger("clinic").wire
+    assert talk.ledger("bank").rounds == talk.ledger("shop").rounds == 2
+
+
+@pytest.mark.parametrize(("wire", "bytes_a_value"), [("float32", 4), ("float16", 2), ("bfloat16", 2), ("int8", 1)])
+def test_a_narrower_wire_costs_fewer_bytes_and_the_method_need_not_know(wire: str, bytes_a_value: int) -> None:
+    talk = Talk(["bank", "shop"], wire=wire)
+    values = torch.randn(100, 64)
+    received = talk.run(
+        {
+            "bank": lambda links: links["shop"].receive("representations").tensor,
+            "shop": lambda links: links["bank"].send("representations", values),
+        }
+    )["bank"]
+    scales = 100 * 4 if wire == "int8" else 0
+    assert talk.ledger("bank").payload == 100 * 64 * bytes_a_value + scales
+    assert received.dtype == torch.float32
+    assert torch.allclose(received, values, atol=0.05)
+
+
+def test_a_message_of_another_kind_is_refused_with_both_kinds_named() -> None:
+    talk = Talk(["bank", "shop"])
+    with pytest.raises(ProtocolError, match=r"bank: message 1 from 'shop' is 'gradients', expected 'representations'"):
+        talk.run(
+            {
+                "bank": lambda links: links["shop"].receive("representations"),
+                "shop": lambda links: links["bank"].send("gradients", torch.zeros(1)),
+            }
+        )
+
+
+def test_a_tensor_of_another_shape_is_refused() -> None:
+    talk = Talk(["bank", "shop"])
+    with pytest.raises(ProtocolError, match=r"'representations' from 'shop' has shape \(2, 3\), expected \(2, 4\)"):
+        talk.run(
+            {
+                "bank": lambda links: links["shop"].receive("representations", shape=(2, 4)),
+                "shop": lambda links: links["bank"].send("representations", torch.zeros(2, 3)),
+            }
+        )
+
+
+def test_garbage_from_a_peer_is_a_protocol_error_that_names_it() -> None:
+    talk = Talk(["bank", "shop"])
+
+    def shop(links):
+        talk.engine.deliver("shop", "bank", 1, memoryview(bytearray(b"not a frame at all")))
+
+    with pytest.raises(ProtocolError, match="bank: message 1 from 'shop', expected 'representations'"):
+        talk.run({"bank": lambda links: links["shop"].receive("representations"), "shop": shop})
+
+
+def ping_pong(rounds: int):
+    def host(links):
+        for _ in range(rounds):
+            links["shop"].receive("representations")
+            links["shop"].send("gradients", torch.zeros(10))
+
+    def guest(links):
+        for _ in range(rounds):
+            links["bank"].send("representations", torch.zeros(10))
+            links["bank"].receive("gradients")
+
+    return {"bank": host, "shop": guest}
+
+
+def test_a_budget_is_refused_before_anything_leaves_and_one_that_fits_is_not() -> None:
+    free = Talk(["bank", "shop"])
+    free.run(ping_pong(2))
+    cost = free.ledger("bank").wire
+
+    exact = Talk(["bank", "shop"], budget=Budget(rounds=4, bytes=cost))
+    exact.run(ping_pong(2))
+    assert exact.ledger("bank").wire == cost
+
+    short = Talk(["bank", "shop"], budget=Budget(bytes=cost - 1))
+    with pytest.raises(BudgetError, match="nothing was sent"):
+        short.run(ping_pong(2))
+    assert short.engine.carried == cost - free.ledger("bank").entries[-1].wire
+
+    few = Talk(["bank", "shop"], budget=Budget(rounds=3))
+    with pytest.raises(BudgetError, match="bank: sending 'gradients' to 'shop' would be round 4 and the budget is 3"):
+        few.run(ping_pong(2))
+    assert few.ledger("bank").rounds == 3
