@@ -5,7 +5,7 @@ SEEDS ?= 1
 STAMP := $(VENV)/.up-to-date
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: setup demo test lint benchmarks clean
+.PHONY: setup demo test lint benchmarks tables clean
 
 setup: $(STAMP)
 
@@ -30,6 +30,9 @@ lint: setup
 
 benchmarks: setup
 	$(BIN)/python -m benchmarks
+
+tables: setup
+	$(BIN)/python -m vesica.experiment.tables experiments/*/README.md
 
 clean:
 	rm -rf $(VENV) report.html

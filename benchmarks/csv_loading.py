@@ -1,6 +1,5 @@
 """What checking and converting costs: a large CSV file as a table, beside polars reading the same file."""
 
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -9,6 +8,7 @@ import polars as pl
 
 from benchmarks import Measurement, time_in_turn
 from vesica.data.reading import read_table
+from vesica.data.table import Array
 
 ROWS = 1_000_000
 FLOATS, INTEGERS, TEXTS = 40, 7, 2  # with the id: 50 columns
@@ -22,15 +22,14 @@ def measure() -> list[Measurement]:
     with TemporaryDirectory() as folder:
         path = Path(folder, "table.csv")
         write(path)
-        read = {name: partial(read_table, path, id="id"), PEER: partial(pl.read_csv, path)}
-        seconds = time_in_turn(read, REPEATS)
+        seconds = time_in_turn({name: lambda: read_table(path, id="id"), PEER: lambda: pl.read_csv(path)}, REPEATS)
     return [Measurement(name, seconds[name], PEER, seconds[PEER], REPEATS, limit=LIMIT)]
 
 
 def write(path: Path) -> None:
     random = np.random.default_rng(0)
     towns = np.array([f"town {number}" for number in range(200)])
-    columns = {"id": random.permutation(ROWS)}
+    columns: dict[str, Array] = {"id": random.permutation(ROWS)}
     columns |= {f"float_{i}": random.normal(size=ROWS) for i in range(FLOATS)}
     columns |= {f"integer_{i}": random.integers(0, 10**6, size=ROWS) for i in range(INTEGERS)}
     columns |= {f"text_{i}": random.choice(towns, size=ROWS) for i in range(TEXTS)}

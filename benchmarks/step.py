@@ -12,7 +12,7 @@ from benchmarks import Measurement
 from vesica.engines import InProcess
 from vesica.experiment.fit import open_talks
 from vesica.learning.training import batches
-from vesica.methods import SplitNN
+from vesica.methods.split_nn import SplitNN
 from vesica.metrics import Task
 from vesica.models import MLP, Head
 from vesica.protocol import Budget, Guest, Host, Link, Rows

@@ -59,7 +59,7 @@ def test_a_vesica_error_keeps_its_type_and_gains_the_name() -> None:
     def broken(engine):
         raise InputError("has no rows")
 
-    with pytest.raises(InputError, match="^clinic: has no rows$"):
+    with pytest.raises(InputError, match=r"^clinic: has no rows$"):
         run({"bank": lambda engine: None, "shop": lambda engine: None, "clinic": broken})
 
 

@@ -68,10 +68,10 @@ def test_one_epoch_equals_the_same_networks_trained_without_messages(host_featur
 
     for name in names:
         for (key, ours), theirs in zip(
-            trained[name].encoder.state_dict().items(), encoders[name].state_dict().values()
+            trained[name].encoder.state_dict().items(), encoders[name].state_dict().values(), strict=True
         ):
             assert torch.allclose(ours, theirs, atol=1e-6), (name, key)
-    for ours, theirs in zip(trained["bank"].head.state_dict().values(), head.state_dict().values()):
+    for ours, theirs in zip(trained["bank"].head.state_dict().values(), head.state_dict().values(), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-6)
 
 

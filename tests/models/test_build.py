@@ -119,7 +119,7 @@ def test_a_name_means_its_network() -> None:
         "wrn": WideResNet,
         "resnet18": ResNet18,
     }
-    assert set(ENCODERS) == set(expected)
+    assert set(ENCODERS) == {*expected, "raw"}
     assert all(type(build_encoder(name, schema)) is expected[name] for name, schema in ONE_OF_EACH)
 
 
@@ -135,13 +135,13 @@ def test_a_residual_network_gets_a_linear_layer_only_for_another_dim(name: str, 
 @pytest.mark.parametrize(
     ("name", "schema", "sentence"),
     [
-        ("cnn", MIXED, "Encoder 'cnn' is for images and this party has a table: use 'tabular'."),
-        ("wrn", NUMERIC, "Encoder 'wrn' is for images and this party has a table: use 'mlp'."),
-        ("mlp", IMAGES[0], "Encoder 'mlp' is for tables and this party has images: use 'cnn'."),
-        ("mlp", MIXED, "numeric columns only and this table has 3 categorical: use 'tabular'."),
-        ("linear", TableSchema(0), "needs at least one column and this table has none."),
-        ("resnet", IMAGES[0], "There is no encoder 'resnet'; did you mean 'resnet18'?"),
-        ("", NUMERIC, "There is no encoder ''; there are: cnn, cnn1, linear, mlp, resnet18, tabular, wrn"),
+        ("cnn", MIXED, "encoder 'cnn' is for images and this party has a table: use 'tabular'"),
+        ("wrn", NUMERIC, "encoder 'wrn' is for images and this party has a table: use 'mlp'"),
+        ("mlp", IMAGES[0], "encoder 'mlp' is for tables and this party has images: use 'cnn'"),
+        ("mlp", MIXED, "numeric columns only and this table has 3 categorical: use 'tabular'"),
+        ("linear", TableSchema(0), "needs at least one column and this table has none"),
+        ("resnet", IMAGES[0], "there is no encoder 'resnet'; did you mean 'resnet18'?"),
+        ("", NUMERIC, "there is no encoder ''; there are: cnn, cnn1, linear, mlp, resnet18, tabular, wrn"),
     ],
 )
 def test_a_wrong_choice_is_refused_with_what_to_do(name: str, schema: Schema, sentence: str) -> None:

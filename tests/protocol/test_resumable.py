@@ -49,7 +49,7 @@ def test_a_torn_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "s.safetensors"
     save_atomically(path, {"x": torch.zeros(100)})
     path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(RunFolderError, match="is torn .* start again in a new folder"):
+    with pytest.raises(RunFolderError, match=r"is torn .* start again in a new folder"):
         load(path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from vesica.experiment.tables import spread
 from vesica.protocol.link import Progress as Watcher
 
 _METRICS = ("auc", "accuracy", "f1", "rmse")
@@ -82,12 +82,3 @@ def print_results(lines: Sequence[Mapping[str, Any]]) -> None:
         ]
         table.add_row(method, data, str(aligned), *scores, *costs)
     wide().print(table)
-
-
-def spread(values: Sequence[float | None], *, digits: int = 0) -> str:
-    """The mean, and the deviation where there are several values that differ."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return "–"
-    mean = f"{statistics.mean(known):,.{digits}f}"
-    return f"{mean} ± {statistics.stdev(known):,.{digits}f}" if len(set(known)) > 1 else mean

@@ -118,7 +118,7 @@ def describe(method: Method, federation: Federation, seats: Sequence[Seat], *, s
             "fraction": None if federation.test.ids is not None else federation.test.fraction,
             "seed": federation.test.seed,
         },
-        "overlap": vars(federation.overlap),
+        "overlap": {name: value for name, value in vars(federation.overlap).items() if name != "seed"},
         "labelled": federation.labelled,
         "encoders": {seat.name: seat.spec and [seat.spec.name, seat.spec.dim] for seat in seats},
     }

@@ -16,7 +16,7 @@ from vesica.engines import InProcess
 from vesica.errors import InputError, RunFolderError, nearest
 from vesica.experiment.folder import read_json
 from vesica.experiment.models import PartyModel
-from vesica.experiment.result import Predictions, named
+from vesica.experiment.predictions import Predictions, named
 from vesica.metrics import Task
 from vesica.protocol import Budget, Guest, Host, Ledger, Link, Rows, prediction
 from vesica.protocol.budget import Meter

@@ -4,42 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from vesica import __version__
 from vesica.data.reading import table_from
-from vesica.data.table import Array, Table
-from vesica.errors import InputError
+from vesica.data.table import Table
 from vesica.experiment.models import PartyModel
+from vesica.experiment.predict import predict
+from vesica.experiment.predictions import Predictions
 from vesica.protocol import Ledger
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """One row an id: the prediction and, for classification, a probability a class."""
-
-    ids: Array
-    values: Array  # the class's name, or the value
-    probabilities: Array | None  # (rows, classes)
-    classes: tuple[str, ...]
-    ledger: Ledger
-
-    def write(self, path: Path) -> None:
-        """As CSV: id, prediction, a probability a class."""
-        import polars
-
-        columns: dict[str, Any] = {"id": self.ids.astype(str), "prediction": self.values}
-        if self.probabilities is not None:
-            columns |= {f"probability_{name}": self.probabilities[:, i] for i, name in enumerate(self.classes)}
-        try:
-            polars.DataFrame(columns).write_csv(path)
-        except OSError as error:
-            raise InputError(
-                f"the predictions cannot be written to {path} ({error.strerror}): give another file"
-            ) from error
 
 
 @dataclass(frozen=True)
@@ -84,15 +57,5 @@ class Result:
 
     def predict(self, tables: Mapping[str, Table | Any], *, id: str = "id", without: Sequence[str] = ()) -> Predictions:
         """Predict new rows, from a table a party: a Table, or what `Federation.from_tables` takes, by `id`."""
-        from vesica.experiment.predict import predict
-
         made = {party: t if isinstance(t, Table) else table_from(t, id=id) for party, t in tables.items()}
         return predict(self.models, made, without=without)
-
-
-def named(ids: Array, predictions: Array, classes: tuple[str, ...], ledger: Ledger) -> Predictions:
-    """Predictions with the classes' names, from probabilities or values."""
-    if not classes:
-        return Predictions(ids, predictions, None, (), ledger)
-    values = np.array(classes, dtype=object)[predictions.argmax(axis=1)].astype(str)
-    return Predictions(ids, values, predictions, classes, ledger)

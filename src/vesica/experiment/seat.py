@@ -14,6 +14,7 @@ from torch import Tensor
 from vesica.data.federation import PartyData
 from vesica.data.preparation import Preparation, naming
 from vesica.data.rows import PartyRows, Split
+from vesica.errors import InputError
 from vesica.experiment.models import PartyModel
 from vesica.methods import Method
 from vesica.metrics import Task, score
@@ -54,6 +55,8 @@ class Seat:
             party.table, rows.training, party=party.name, kinds=party.kinds, scale=party.scale
         )
         with naming(party.name):
+            if party.encoder == "raw":
+                raise InputError("encoder 'raw' would send the columns themselves: leave it to pooled and linear")
             spec = EncoderSpec.choose(party.encoder, preparation.schema, dim=party.dim)
         return cls(party.name, rows, preparation, spec, preparation.apply(party.table).to(device))
 

@@ -73,9 +73,9 @@ class EncoderSpec:
 
     def __post_init__(self) -> None:
         if self.name not in ENCODERS:
-            raise InputError(f"There is no encoder '{self.name}'{nearest(self.name, ENCODERS)}")
+            raise InputError(f"there is no encoder '{self.name}'{nearest(self.name, set(ENCODERS) - {'raw'})}")
         if type(self.dim) is not int or self.dim < 1:
-            raise InputError(f"An encoder's dim is a whole number from 1 on and not {self.dim!r}: change it.")
+            raise InputError(f"an encoder's dim is a whole number from 1 on and not {self.dim!r}: change it")
         _check_fit(self.name, self.schema)
 
     @classmethod
@@ -111,15 +111,15 @@ def default_name(schema: Schema) -> str:
 def _check_fit(name: str, schema: Schema) -> None:
     if isinstance(schema, ImageSchema):
         if name not in IMAGE_ENCODERS:
-            raise InputError(f"Encoder '{name}' is for tables and this party has images: use 'cnn'.")
+            raise InputError(f"encoder '{name}' is for tables and this party has images: use 'cnn'")
         return
     if schema.width == 0:
-        raise InputError(f"Encoder '{name}' needs at least one column and this table has none.")
+        raise InputError(f"encoder '{name}' needs at least one column and this table has none")
     if name not in TABLE_ENCODERS:
         instead = default_name(schema)
-        raise InputError(f"Encoder '{name}' is for images and this party has a table: use '{instead}'.")
+        raise InputError(f"encoder '{name}' is for images and this party has a table: use '{instead}'")
     if name == "mlp" and schema.categories:
         count = len(schema.categories)
         raise InputError(
-            f"Encoder 'mlp' takes numeric columns only and this table has {count} categorical: use 'tabular'."
+            f"encoder 'mlp' takes numeric columns only and this table has {count} categorical: use 'tabular'"
         )

@@ -22,8 +22,8 @@ class Normalise(nn.Module):
         super().__init__()
         if len(mean) != len(std) or min(std) <= 0:
             raise InputError(
-                f"An image needs one mean and one positive std per channel, got mean {list(mean)} and "
-                f"std {list(std)}: give a constant channel the std 1."
+                f"an image needs one mean and one positive std per channel, got mean {list(mean)} and "
+                f"std {list(std)}: give a constant channel the std 1"
             )
         self.register_buffer("mean", torch.tensor(mean).reshape(-1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(std).reshape(-1, 1, 1), persistent=False)
@@ -91,8 +91,8 @@ class CNN1(nn.Module):
 def _check_size(name: str, schema: ImageSchema, *, smallest: int, instead: str) -> None:
     if min(schema.height, schema.width) < smallest:
         raise InputError(
-            f"Encoder '{name}' needs images of at least {smallest} x {smallest} pixels and these are "
-            f"{schema.height} x {schema.width}: use '{instead}'."
+            f"encoder '{name}' needs images of at least {smallest} x {smallest} pixels and these are "
+            f"{schema.height} x {schema.width}: use '{instead}'"
         )
 
 

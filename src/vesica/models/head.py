@@ -45,10 +45,10 @@ class Head(nn.Module):
 
     def forward(self, parts: Sequence[Tensor]) -> Tensor:
         if len(parts) != len(self.dims):
-            raise InputError(f"The head joins {', '.join(self.parties)} and got {len(parts)} parts.")
+            raise InputError(f"the head joins {', '.join(self.parties)} and got {len(parts)} parts")
         for (party, dim), part in zip(self.dims.items(), parts, strict=True):
             if part.shape[1:] != (dim,):
-                raise InputError(f"The part of {party} must be (rows, {dim}) and is {tuple(part.shape)}.")
+                raise InputError(f"the part of {party} must be (rows, {dim}) and is {tuple(part.shape)}")
         outputs: Tensor = self.mlp(JOINS[self.join](parts))
         return outputs
 
@@ -70,9 +70,9 @@ class Head(nn.Module):
 
 def _check(dims: Mapping[str, int], join: str) -> None:
     if not dims:
-        raise InputError("A head needs the representation of at least one party and got none.")
+        raise InputError("a head needs the representation of at least one party and got none")
     if join not in JOINS:
-        raise InputError(f"There is no join '{join}'{nearest(join, JOINS)}")
+        raise InputError(f"there is no join '{join}'{nearest(join, JOINS)}")
     if join != "concat" and len(set(dims.values())) > 1:
         sizes = ", ".join(f"{party} {dim}" for party, dim in dims.items())
-        raise InputError(f"The join '{join}' needs parts of equal dimension and got {sizes}: use 'concat'.")
+        raise InputError(f"the join '{join}' needs parts of equal dimension and got {sizes}: use 'concat'")

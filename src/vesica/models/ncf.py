@@ -17,12 +17,12 @@ class NCF(nn.Module):
         super().__init__()
         if schema.numeric:
             raise InputError(
-                f"NCF takes categorical columns only and this table has {schema.numeric} numeric ones: use 'tabular'."
+                f"NCF takes categorical columns only and this table has {schema.numeric} numeric ones: use 'tabular'"
             )
         if not dims or len(dims) != len(schema.categories):
             raise InputError(
                 f"NCF needs one embedding dimension per categorical column, at least one: "
-                f"{len(schema.categories)} columns, got {len(dims)} dimensions."
+                f"{len(schema.categories)} columns, got {len(dims)} dimensions"
             )
         self.embeddings = CategoryEmbeddings(schema.categories, dims, std=1.0)
         self.mlp = MLP(self.embeddings.width, hidden, outputs)

@@ -24,7 +24,7 @@ class WideResNet(nn.Module):
     ) -> None:
         super().__init__()
         if depth < 10 or depth % 6 != 4:
-            raise InputError(f"A wide ResNet has depth 6n + 4 and not {depth}: use 16, 22 or 28.")
+            raise InputError(f"a wide ResNet has depth 6n + 4 and not {depth}: use 16, 22 or 28")
         blocks = (depth - 4) // 6
         features = 64 * width
         self.normalise = normalise or nn.Identity()

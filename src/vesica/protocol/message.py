@@ -5,6 +5,7 @@ import re
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from reprlib import repr as short  # what a peer sent may be long, or deeply nested
 from typing import Any, NoReturn
 
@@ -104,26 +105,25 @@ def decode(frame: Buffer, *, max_bytes: int = MAX_FRAME) -> Message:
     """
     data = _bytes_of(frame, max_bytes=max_bytes)
     header, end = _read_header(data)
-    layouts = _read_layouts(header["tensors"])
-    starts, size = _places(layouts, after=end)
+    starts, size = _places(header.layouts, after=end)
     if size != len(data):
-        kind = short(header["kind"])
+        kind = short(header.kind)
         raise ProtocolError(f"message {kind}: expected {size} bytes by its header; got {len(data)}")
     if not data.flags.writeable or data.ctypes.data % ALIGNMENT:
         data = data.copy()
     tensors = {}
-    for layout, start in zip(layouts, starts, strict=True):
+    for layout, start in zip(header.layouts, starts, strict=True):
         if data[end:start].any():
             raise ProtocolError(f"expected zeros before tensor {short(layout.name)}; got other bytes")
         end = start + layout.nbytes
         tensors[layout.name] = read(torch.from_numpy(data)[start:end], layout)
-    return Message(header["kind"], tensors, header["scalars"])
+    return Message(header.kind, tensors, dict(header.scalars))
 
 
 def payload_bytes(frame: Buffer) -> int:
     """The bytes of the tensors' values as they travel: int8 scales included, header and padding not."""
     header, _ = _read_header(_bytes_of(frame, max_bytes=None))
-    return sum(layout.nbytes for layout in _read_layouts(header["tensors"]))
+    return sum(layout.nbytes for layout in header.layouts)
 
 
 def _head(message: Message, layouts: Iterable[Layout]) -> bytes:
@@ -159,15 +159,28 @@ def _bytes_of(frame: Buffer, *, max_bytes: int | None) -> NDArray[np.uint8]:
     return np.frombuffer(view, dtype=np.uint8)
 
 
-def _read_header(data: NDArray[np.uint8]) -> tuple[dict[str, Any], int]:
-    """The header, its outer shape checked, and where it ends."""
+@dataclass(frozen=True)
+class _Header:
+    """What a frame says before its values; kind and scalars are checked by the message they become part of."""
+
+    kind: Any
+    scalars: Mapping[str, Any]
+    layouts: tuple[Layout, ...]
+
+
+def _read_header(data: NDArray[np.uint8]) -> tuple[_Header, int]:
+    """The header, and where it ends."""
     magic, version, length = PREFIX.unpack(data[: PREFIX.size].tobytes())
     if (magic, version) != (MAGIC, VERSION):
         raise ProtocolError(f"expected {MAGIC!r}, version {VERSION}; got {magic!r}, version {version}")
     end = PREFIX.size + length
     if length > MAX_HEADER or end > len(data):
         raise ProtocolError(f"expected a header within {MAX_HEADER} and {len(data)} bytes; got {length}")
-    text = data[PREFIX.size : end].tobytes()
+    return _parse(data[PREFIX.size : end].tobytes()), end
+
+
+@lru_cache(maxsize=64)  # the frames of a training loop differ in their values alone
+def _parse(text: bytes) -> _Header:
     try:
         header = json.loads(text)
         # One form only: no name twice, no spaces, no number or text written in another way.
@@ -178,11 +191,11 @@ def _read_header(data: NDArray[np.uint8]) -> tuple[dict[str, Any], int]:
         raise ProtocolError(f"expected kind, scalars, tensors, as Vesica writes them; got {text[:40]!r}")
     if not isinstance(header["scalars"], dict) or not isinstance(header["tensors"], list):
         raise ProtocolError(f"expected an object of scalars and a list of tensors; got {text[:40]!r}")
-    return header, end
+    return _Header(header["kind"], header["scalars"], _read_layouts(header["tensors"]))
 
 
-def _read_layouts(entries: list[Any]) -> list[Layout]:
-    layouts = [Layout.from_json(entry) for entry in entries]
+def _read_layouts(entries: list[Any]) -> tuple[Layout, ...]:
+    layouts = tuple(Layout.from_json(entry) for entry in entries)
     names = {layout.name for layout in layouts}
     if len(names) < len(layouts):
         raise ProtocolError(f"expected each tensor once; got {len(layouts)} tensors of {len(names)} names")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ class Rows:
     labelled: Tensor  # the aligned rows whose labels the host has
     validation: Tensor  # of these, for stopping and choosing
 
-    @property
+    @cached_property
     def train(self) -> Tensor:
         """The labelled aligned rows that are not for validation."""
         return self.labelled[~torch.isin(self.labelled, self.validation)]

@@ -1,0 +1,46 @@
+"""Predictions of new rows, and the file they go to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vesica.data.table import Array
+from vesica.errors import InputError
+from vesica.protocol import Ledger
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """One row an id: the prediction and, for classification, a probability a class."""
+
+    ids: Array
+    values: Array  # the class's name, or the value
+    probabilities: Array | None  # (rows, classes)
+    classes: tuple[str, ...]
+    ledger: Ledger
+
+    def write(self, path: Path) -> None:
+        """As CSV: id, prediction, a probability a class."""
+        import polars
+
+        columns: dict[str, Any] = {"id": self.ids.astype(str), "prediction": self.values}
+        if self.probabilities is not None:
+            columns |= {f"probability_{name}": self.probabilities[:, i] for i, name in enumerate(self.classes)}
+        try:
+            polars.DataFrame(columns).write_csv(path)
+        except OSError as error:
+            raise InputError(
+                f"the predictions cannot be written to {path} ({error.strerror}): give another file"
+            ) from error
+
+
+def named(ids: Array, predictions: Array, classes: tuple[str, ...], ledger: Ledger) -> Predictions:
+    """Predictions with the classes' names, from probabilities or values."""
+    if not classes:
+        return Predictions(ids, predictions, None, (), ledger)
+    values = np.array(classes, dtype=object)[predictions.argmax(axis=1)].astype(str)
+    return Predictions(ids, values, predictions, classes, ledger)

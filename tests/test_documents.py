@@ -1,0 +1,76 @@
+"""The documents are true: commands run, tables are computed, links lead somewhere."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vesica.experiment.tables import refresh
+from vesica.methods import METHODS
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = [path for path in ROOT.rglob("*.md") if ".venv" not in path.parts]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_every_command_of_the_readme_runs_in_order(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    (tmp_path / "runs").mkdir()
+    vesica = str(Path(sys.executable).parent / "vesica")
+    commands = [line for block in blocks("sh") for line in block.splitlines() if line]
+    assert len(commands) >= 7
+    for command in commands:
+        program, *arguments = shlex.split(command)
+        assert program == "vesica"
+        run = subprocess.run([vesica, *arguments], cwd=tmp_path, capture_output=True, text=True)
+        assert run.returncode == 0, f"{command}\n{run.stderr}"
+    assert (tmp_path / "runs" / "predictions.csv").read_text().startswith("id,prediction,probability_0,probability_1\n")
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    (program,) = blocks("python")
+    names: dict[str, object] = {}
+    exec(program, names)
+    assert names["result"].metrics["auc"] > 0.5  # type: ignore[attr-defined]
+
+
+def test_the_toml_of_the_readme_is_the_examples() -> None:
+    (shown,) = blocks("toml")
+    example = (ROOT / "examples" / "credit" / "federation.toml").read_text()
+    assert all(line in example for line in shown.splitlines())
+
+
+def test_the_demo_ends_with_a_table_and_a_report() -> None:
+    if not (ROOT / ".venv" / ".up-to-date").exists():
+        pytest.skip("make demo would set up first: run the tests with make test")
+    run = subprocess.run(["make", "demo"], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    for method in ("local-only", "pooled", "split-nn"):
+        assert method in run.stdout
+    assert "split-nn" in (ROOT / "report.html").read_text()
+
+
+@pytest.mark.parametrize("document", sorted((ROOT / "experiments").glob("*/README.md")), ids=lambda p: p.parent.name)
+def test_every_table_is_computed_from_the_results_beside_it(document: Path) -> None:
+    assert document.read_text() == refresh(document), "run `make tables`"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text())
+    assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+def test_every_method_has_its_page_and_its_line_in_the_readme() -> None:
+    for name in METHODS:
+        assert (ROOT / "docs" / "methods" / f"{name}.md").exists()
+        assert f"[`{name}`](docs/methods/{name}.md)" in README
