@@ -29,6 +29,16 @@ METHOD = SplitNN(epochs=EPOCHS, patience=EPOCHS + 1, batch_size=BATCH)
 
 
 def measure() -> list[Measurement]:
+    """With one thread, where only the messages differ, and with all of torch's: each party has a team of its own."""
+    usual = torch.get_num_threads()
+    measurements = []
+    for threads in sorted({1, usual}):
+        torch.set_num_threads(threads)
+        measurements.append(compare(threads))
+    return measurements
+
+
+def compare(threads: int) -> Measurement:
     random = torch.Generator().manual_seed(0)
     inputs = [torch.randn(STEPS * BATCH + 1, WIDTH, generator=random) for _ in DIMS]
     labels = torch.cat(inputs, dim=1).mean(dim=1)
@@ -36,7 +46,8 @@ def measure() -> list[Measurement]:
     for _ in range(REPEATS):  # in turn, so that a slow moment of the machine meets both
         seconds.append(seconds_a_step(with_messages(inputs, labels)))
         plain.append(seconds_a_step(without_messages(inputs, labels)))
-    return [Measurement("a step of split-nn", median(seconds), "plain PyTorch", median(plain), REPEATS, limit=LIMIT)]
+    name = f"a step of split-nn, torch threads: {threads}"
+    return Measurement(name, median(seconds), "plain PyTorch", median(plain), REPEATS, limit=LIMIT)
 
 
 def seconds_a_step(starts: list[float]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
 import subprocess
 import sys
@@ -128,7 +129,9 @@ def device_name(device: str) -> str:
 
 
 def commit() -> str | None:
-    """The commit of the source tree, if it is one."""
+    """The commit of the source tree; $VESICA_COMMIT names it where the tree was copied without its history."""
+    if "VESICA_COMMIT" in os.environ:
+        return os.environ["VESICA_COMMIT"]
     try:
         asked = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=True

@@ -32,13 +32,15 @@ class Meter:
     def allow(self, ledger: Ledger, receiver: str, kind: str, *, wire: int) -> None:
         """Refuse a message that would exceed the budget, before anything leaves."""
         number = ledger.round_of(receiver)
-        total = sum(seen.sent_bytes for seen in self.ledgers) + wire
         if self.budget.rounds is not None and number > self.budget.rounds:
             raise BudgetError(
                 f"sending '{kind}' to '{receiver}' would be round {number} and the budget is "
                 f"{self.budget.rounds} rounds: nothing was sent; raise --max-rounds or take a method of fewer rounds"
             )
-        if self.budget.bytes is not None and total > self.budget.bytes:
+        if self.budget.bytes is None:
+            return
+        total = sum(seen.sent_bytes for seen in self.ledgers) + wire
+        if total > self.budget.bytes:
             raise BudgetError(
                 f"sending '{kind}' to '{receiver}' would bring the bytes to {total:,} and the budget is "
                 f"{self.budget.bytes:,}: nothing was sent; raise --max-bytes, take a narrower wire or another method"

@@ -69,7 +69,7 @@ def load(path: Path) -> Any:
 
 def random_state() -> dict[str, Tensor]:
     states = {_RANDOM_CPU: torch.get_rng_state()}
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():
         states[_RANDOM_CUDA] = torch.cuda.get_rng_state()
     return states
 
