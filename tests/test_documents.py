@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vesica.experiment.tables import refresh
+from vesica.experiment.tables import read_lines, refresh
 from vesica.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
@@ -74,3 +74,22 @@ def test_every_method_has_its_page_and_its_line_in_the_readme() -> None:
     for name in METHODS:
         assert (ROOT / "docs" / "methods" / f"{name}.md").exists()
         assert f"[`{name}`](docs/methods/{name}.md)" in README
+
+
+def lines(name: str) -> list[dict]:
+    return read_lines(ROOT / "experiments" / "foundation" / "results" / name)
+
+
+def test_split_nn_reaches_98_percent_on_mnist_quadrants() -> None:
+    scores = [line["metrics"]["accuracy"] for line in lines("mnist.jsonl")]
+    assert len(scores) >= 3
+    assert min(scores) >= 0.98
+
+
+def test_split_nn_is_within_a_hundredth_of_pooled_on_credit() -> None:
+    def mean(method: str) -> float:
+        scores = [line["metrics"]["auc"] for line in lines("credit.jsonl") if line["method"] == method]
+        assert len(scores) >= 3
+        return sum(scores) / len(scores)
+
+    assert abs(mean("split-nn") - mean("pooled")) < 0.01

@@ -11,6 +11,7 @@ _EXPORTS = {
     "Linear": "vesica.methods",
     "LocalOnly": "vesica.methods",
     "Overlap": "vesica.data",
+    "PartyData": "vesica.data",
     "Pooled": "vesica.methods",
     "Result": "vesica.experiment",
     "SplitNN": "vesica.methods",
@@ -24,7 +25,7 @@ __all__ = [*_EXPORTS, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: `vesica methods` need not wait for torch."""
+    """Import on first use: to ask for the version need not wait for torch."""
     if name not in _EXPORTS:
         raise AttributeError(f"module 'vesica' has no attribute '{name}'")
     return getattr(import_module(_EXPORTS[name]), name)

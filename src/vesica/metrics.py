@@ -10,8 +10,9 @@ from sklearn.metrics import f1_score, roc_auc_score
 from torch import Tensor
 from torch.nn import functional
 
+from vesica.errors import VesicaError
+
 METRICS = ("accuracy", "auc", "f1", "rmse")
-METRICS_OF = {"classification": ("accuracy", "auc", "f1"), "regression": ("rmse",)}
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Task:
 
 def score(task: Task, outputs: Tensor, labels: Tensor) -> dict[str, float | None]:
     """Every metric that applies; None for those that do not, or are not defined on these rows."""
+    if not outputs.isfinite().all():
+        raise VesicaError("the model's outputs are not finite: training diverged; lower the learning rate")
     metrics: dict[str, float | None] = dict.fromkeys(METRICS)
     predictions = task.predictions(outputs.detach()).double().cpu()
     labels = labels.cpu()

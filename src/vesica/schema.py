@@ -19,6 +19,10 @@ class TableSchema:
     def width(self) -> int:
         return self.numeric + len(self.categories)
 
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        return (self.width,)
+
 
 @dataclass(frozen=True)
 class ImageSchema:
@@ -32,6 +36,10 @@ class ImageSchema:
     width: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        return (self.channels, self.height, self.width)
 
 
 Schema = TableSchema | ImageSchema

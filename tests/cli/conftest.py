@@ -13,7 +13,7 @@ import pytest
 
 from vesica import SplitNN, fit
 from vesica.cli import main
-from vesica.data import read_federation
+from vesica.data import Federation
 
 ROWS = 120
 FEDERATION = """task = "classification"
@@ -85,5 +85,5 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run folder of that federation; copy it before changing it."""
     place = tmp_path_factory.mktemp("trained")
     write_federation(place)
-    fit(SplitNN(epochs=1), read_federation(place / "federation.toml"), out=place / "run")
+    fit(SplitNN(epochs=1), Federation.from_toml(place / "federation.toml"), out=place / "run")
     return place / "run"

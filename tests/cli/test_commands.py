@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -231,3 +233,25 @@ def test_a_run_folder_can_be_moved(folder: Path, trained: Path, vesica: Any) -> 
     shutil.copytree(trained, folder / "elsewhere")
     assert vesica("predict", "elsewhere", *predict, "there.csv").code == 0
     assert (folder / "here.csv").read_bytes() == (folder / "there.csv").read_bytes()
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    import vesica
+    from vesica.cli import main
+
+    monkeypatch.setattr("sys.argv", ["vesica", "--version"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert (end.value.code or 0, capsys.readouterr().out.strip()) == (0, vesica.__version__)
+
+
+def test_an_interruption_is_one_sentence_and_exit_code_130(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).parent / "vesica"), "run", "local-only", "--data", "credit"]
+    endless = ["--set", "epochs=1000000", "--set", "patience=1000000", "--out", str(tmp_path / "run")]
+    run = subprocess.Popen([*command, *endless], stderr=subprocess.PIPE)
+    while run.poll() is None and not (tmp_path / "run" / "host" / "journal" / "step-training.safetensors").exists():
+        time.sleep(0.1)  # until it is in training
+    run.send_signal(signal.SIGINT)
+    _, error = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert error.decode().strip() == "vesica: interrupted; with --out, the same command goes on from here"

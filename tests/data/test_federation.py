@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from vesica.data import Federation, Overlap, PartyData, Table, TestRows, Text
-from vesica.data.federation import class_numbers, distinct, known
+from vesica.data.labels import class_numbers, distinct, known
 from vesica.errors import InputError
 
 IDS = np.array(["a", "b", "c", "d"])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vesica.data import Federation, Overlap, PartyData, Table, TestRows, Text, split_rows
-from vesica.data.rows import Split
+from vesica.data.rows import Split, common_rows
 from vesica.data.table import Array, Column
 from vesica.errors import InputError
 
@@ -75,14 +75,38 @@ def test_test_rows_are_the_asked_fraction_of_the_common_labelled_rows() -> None:
 
 
 def test_given_test_ids_are_the_test_rows() -> None:
-    split = split_rows(hundred(test=TestRows(ids=np.array(["p007", "p003", "nobody"]))))
+    split = split_rows(hundred(test=TestRows(ids=np.array(["p007", "p003"]))))
     assert split.test_ids.tolist() == ["p003", "p007"]
 
 
-def test_a_given_test_id_without_a_label_is_no_test_row() -> None:
+def test_a_given_test_id_that_some_party_lacks_is_refused() -> None:
+    with pytest.raises(InputError, match="1 of the 3 test ids, such as 'nobody', are not at every party"):
+        split_rows(hundred(test=TestRows(ids=np.array(["p007", "p003", "nobody"]))))
+
+
+def test_a_given_test_id_without_a_label_is_refused() -> None:
     label = some_labels(list(range(50)))
-    split = split_rows(hundred(label=label, test=TestRows(ids=np.array(["p003", "p070"]))))
-    assert split.test_ids.tolist() == ["p003"]
+    with pytest.raises(InputError, match="1 of the 2 test ids, such as 'p070', are not at every party with a label"):
+        split_rows(hundred(label=label, test=TestRows(ids=np.array(["p003", "p070"]))))
+
+
+def test_labelled_rows_of_one_class_alone_are_refused() -> None:
+    label = np.zeros(100, dtype=np.int64)
+    label[-3:] = 1
+    with pytest.raises(InputError, match="all 3 labelled aligned rows are of class '0'"):
+        split_rows(hundred(label=label, labelled=3, test=TestRows(0.1)))
+
+
+def test_a_duplicated_id_of_a_table_made_by_hand_is_refused() -> None:
+    twice = Table(np.array(["a", "b", "b"]), {"x": np.arange(3.0)})
+    with pytest.raises(InputError, match="'host' has 1 duplicated ids"):
+        common_rows([PartyData("host", twice)])
+
+
+def test_a_host_with_labels_only_has_no_unaligned_rows() -> None:
+    shared = hundred(overlap=Overlap(20))
+    bare = replace(shared, host=PartyData("host", Table(shared.host.table.ids)))
+    assert len(split_rows(bare).parties["host"].unaligned) == 0
 
 
 def test_the_test_rows_depend_on_their_own_seed_alone() -> None:
@@ -371,7 +395,7 @@ def federations(draw: st.DrawFn) -> Federation:
     keep = draw(st.integers(25, 40))
     chosen = Overlap(keep, share, 5 if share == "draw" else None, draw(st.integers(0, 100)))
     made = federation(*tables, label=label, test=TestRows(draw(st.sampled_from([0.1, 0.2]))), overlap=chosen)
-    labelled = draw(st.sampled_from([None, 5]))
+    labelled = draw(st.sampled_from([None, 15]))
     return replace(made, labelled=labelled, labels=draw(st.sampled_from(["aligned", "all"])))
 
 
@@ -404,10 +428,14 @@ def test_every_row_of_a_party_with_features_has_its_use(shared: Federation) -> N
     common = set.intersection(*tables.values())
     rest = common - set(split.aligned_ids) - set(split.test_ids)
     shares: dict[str, set[str]] = {}
-    for party, unaligned in ids_of(shared, split, "unaligned").items():
-        assert tables[party] - common <= set(unaligned)
-        shares[party] = set(unaligned) & common
-    takers = [shares[party.name] for party in shared.parties if party.has_features]
+    for party in shared.parties:
+        unaligned = set(ids_of(shared, split, "unaligned")[party.name])
+        if party.has_features:
+            assert tables[party.name] - common <= unaligned
+            shares[party.name] = unaligned & common
+        else:
+            assert not unaligned
+    takers = list(shares.values())
     match shared.overlap.share:
         case "disjoint":
             assert set.union(*takers) == rest

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from vesica.data import Overlap, read_federation, split_rows
-from vesica.data.toml import read_new_rows
+from vesica.data import Federation, Overlap, split_rows
+from vesica.data.federation import read_new_rows
 from vesica.errors import InputError
 
 WHOLE = """
@@ -76,7 +76,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def test_everything_that_can_be_said_reaches_the_federation(folder: Path) -> None:
-    made = read_federation(write(folder, WHOLE))
+    made = Federation.from_toml(write(folder, WHOLE))
     assert [party.name for party in made.parties] == ["bank", "shop", "camera"]
     assert (made.task, made.metric, made.labels, made.labelled) == ("classification", "f1", "all", 6)
     assert (made.host.dim, made.host.scale, made.host.kinds) == (8, "minmax", {"branch": "categorical"})
@@ -89,7 +89,7 @@ def test_everything_that_can_be_said_reaches_the_federation(folder: Path) -> Non
 
 
 def test_little_need_be_said(folder: Path) -> None:
-    made = read_federation(write(folder, LEAST))
+    made = Federation.from_toml(write(folder, LEAST))
     assert (made.task, made.metric, made.labels, made.labelled) == ("classification", "auc", "aligned", None)
     assert (made.test.fraction, made.overlap) == (0.2, Overlap())
     split = split_rows(made)
@@ -98,19 +98,20 @@ def test_little_need_be_said(folder: Path) -> None:
 
 def test_test_rows_are_read_from_a_table_beside_the_file(folder: Path) -> None:
     (folder / "test_ids.csv").write_text("customer\n3\n5\n")
-    made = read_federation(write(folder, LEAST + '[test]\nrows = "test_ids.csv"\n'))
+    made = Federation.from_toml(write(folder, LEAST + '[test]\nrows = "test_ids.csv"\n'))
     assert split_rows(made).test_ids.tolist() == ["3", "5"]
 
 
 def test_the_same_federation_whatever_the_working_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(folder, LEAST)
     monkeypatch.chdir("/")
-    assert len(read_federation(path).host.table) == 40
+    assert len(Federation.from_toml(path).host.table) == 40
 
 
 def test_an_overlap_seed_of_its_own_leaves_the_test_rows_alone(folder: Path) -> None:
     first, second = (
-        split_rows(read_federation(write(folder, f"{LEAST}[overlap]\nkeep = 10\nseed = {seed}\n"))) for seed in (0, 1)
+        split_rows(Federation.from_toml(write(folder, f"{LEAST}[overlap]\nkeep = 10\nseed = {seed}\n")))
+        for seed in (0, 1)
     )
     assert first.test_ids.tolist() == second.test_ids.tolist()
     assert first.aligned_ids.tolist() != second.aligned_ids.tolist()
@@ -144,18 +145,18 @@ REFUSED = {
 def test_what_cannot_be_meant_is_refused_in_one_line(folder: Path, case: str) -> None:
     text, telling = REFUSED[case]
     with pytest.raises(InputError, match=telling) as refusal:
-        read_federation(write(folder, text))
+        Federation.from_toml(write(folder, text))
     assert "\n" not in str(refusal.value)
 
 
 def test_a_file_that_is_not_there_or_no_text_is_refused(folder: Path) -> None:
     with pytest.raises(InputError, match=r"there is no file .*none\.toml"):
-        read_federation(folder / "none.toml")
+        Federation.from_toml(folder / "none.toml")
     with pytest.raises(InputError, match="cannot be read as TOML"):
-        read_federation(folder)
+        Federation.from_toml(folder)
     (folder / "latin.toml").write_bytes(b'task = "\xe9"')
     with pytest.raises(InputError, match=r"latin.toml cannot be read as TOML"):
-        read_federation(folder / "latin.toml")
+        Federation.from_toml(folder / "latin.toml")
 
 
 def test_new_rows_need_no_label_and_one_that_is_there_is_left_out(folder: Path) -> None:

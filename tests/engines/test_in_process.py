@@ -131,3 +131,45 @@ def test_the_callers_random_state_is_left_as_it_was() -> None:
 def test_what_programs_return_comes_back_by_party() -> None:
     programs = {party: (lambda engine, party=party: party.upper()) for party in PARTIES}
     assert run(programs) == {"bank": "BANK", "shop": "SHOP", "clinic": "CLINIC"}
+
+
+def test_an_interruption_ends_every_party_before_it_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ctrl-C does: the caller stops waiting, and no thread goes on in the background."""
+    engine = InProcess(PARTIES)
+    steps = 0
+
+    def busy() -> None:
+        nonlocal steps
+        while True:
+            steps += 1
+            engine.check()
+
+    def interrupted() -> None:
+        while not steps:
+            pass
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine._over, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        engine.run({"bank": busy, "shop": busy, "clinic": busy}, dict.fromkeys(PARTIES, 0))
+    assert not {thread.name for thread in threading.enumerate()} & set(PARTIES)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_partys_random_numbers_on_the_gpu_are_its_own_too() -> None:
+    def draws(others: int) -> torch.Tensor:
+        def shop(engine):
+            first = torch.randn(4, device="cuda")
+            engine.deliver("shop", "bank", 1, frame())
+            engine.collect("shop", "bank", 1, "values")
+            return torch.cat([first, torch.randn(4, device="cuda")]).cpu()
+
+        def host(engine):
+            engine.collect("bank", "shop", 1, "values")
+            torch.randn(others, device="cuda")
+            engine.deliver("bank", "shop", 1, frame())
+
+        return run({"bank": host, "shop": shop}, parties=["bank", "shop"], seeds={"bank": 1, "shop": 2})["shop"]
+
+    torch.zeros(1, device="cuda")
+    assert torch.equal(draws(1), draws(1000))

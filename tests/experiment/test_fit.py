@@ -2,14 +2,18 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from federations import small_federation
-from vesica.errors import BudgetError, InputError, RunFolderError
-from vesica.experiment import Result, fit
+from vesica.data import Federation, Overlap, PartyData, Table, Text
+from vesica.engines import InProcess
+from vesica.errors import BudgetError, InputError, RunFolderError, VesicaError
+from vesica.experiment import Result, fit, predict_from
 from vesica.methods import METHODS, LocalOnly, SplitNN
 from vesica.protocol import Budget
 
@@ -187,3 +191,75 @@ def test_local_only_needs_features_at_the_host() -> None:
 def test_local_only_sends_nothing() -> None:
     result = fit(LocalOnly(epochs=2), small_federation(guests=2))
     assert (result.ledger.rounds, result.ledger.messages) == (0, [])
+
+
+def test_a_folder_whose_labels_have_changed_is_refused(tmp_path: Path) -> None:
+    out = unfinished(tmp_path / "run")
+    federation = small_federation()
+    with pytest.raises(RunFolderError, match="holds another run: fingerprints"):
+        fit(FAST, replace(federation, label=1 - federation.label), out=out)
+
+
+def test_a_folder_whose_overlap_was_drawn_otherwise_is_refused(tmp_path: Path) -> None:
+    out = unfinished(tmp_path / "run")
+    with pytest.raises(RunFolderError, match="holds another run: fingerprints"):
+        fit(FAST, replace(small_federation(), overlap=Overlap(40, seed=1)), out=out)
+
+
+def test_a_run_that_was_killed_while_its_folder_was_made_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "run.json.partial").write_text('{"form')
+    assert fit(FAST, small_federation(), out=tmp_path).ledger.rounds > 0
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_ledgers_hold_every_frame_that_the_transport_carried(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    carried = []
+    deliver = InProcess.deliver
+    monkeypatch.setattr(InProcess, "deliver", lambda *args: (carried.append(len(args[-1])), deliver(*args))[1])
+    result = fit(METHODS[name](epochs=2), small_federation(guests=3))
+    entries = result.ledger.entries + result.scoring.entries
+    assert sorted(entry.wire for entry in entries) == sorted(carried)
+
+
+def mixed_federation() -> Federation:
+    """A category of 300 values at a guest, whose codes a narrow wire would round."""
+    random = np.random.default_rng(0)
+    codes = random.integers(0, 300, 1200)
+    towns = Text.of([f"town {code}" for code in codes])
+    names = np.array([f"p{i:04d}" for i in range(1200)], dtype=object)
+    return Federation(
+        PartyData("bank", Table(names, {"x": random.normal(size=1200)})),
+        (codes % 2).astype(np.int64),
+        (PartyData("shop", Table(names, {"town": towns})),),
+        task="classification",
+        metric="auc",
+        name="towns",
+    )
+
+
+@pytest.mark.parametrize("wire", ["float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("name", ["pooled", "linear"])
+def test_no_wire_rounds_the_codes_of_categories(name: str, wire: str) -> None:
+    full, narrow = (fit(METHODS[name](epochs=2), mixed_federation(), wire=w) for w in ("float32", wire))
+    assert narrow.metrics == full.metrics
+
+
+def test_a_diverged_model_is_one_sentence() -> None:
+    with pytest.raises(VesicaError, match="training diverged; lower the learning rate"):
+        fit(SplitNN(epochs=3, learning_rate=1e30), small_federation())
+
+
+@pytest.mark.parametrize(
+    "field", [{"batch_size": 0}, {"epochs": -1}, {"hidden": (0,)}, {"learning_rate": float("inf")}]
+)
+def test_fields_that_cannot_be_are_refused_from_python_too(field: dict) -> None:
+    with pytest.raises(InputError, match=f"field '{next(iter(field))}' of method 'split-nn' is"):
+        fit(SplitNN(**field), small_federation())
+
+
+def test_a_prediction_travels_as_the_run_did(tmp_path: Path) -> None:
+    federation = small_federation(guests=2)
+    result = fit(FAST, federation, wire="int8", out=tmp_path / "run")
+    tables = {party.name: party.table for party in federation.parties}
+    from_folder = predict_from(tmp_path / "run", tables)
+    assert result.predict(tables).ledger.payload == from_folder.ledger.payload == 2 * 100 * (32 + 4)

@@ -82,3 +82,20 @@ def test_no_seed_is_in_the_agreement() -> None:
 def test_ids_cannot_be_shifted_between_neighbours() -> None:
     assert digest_of(["ab", "c"]) != digest_of(["a", "bc"])
     assert digest_of(["a", "b"]) != digest_of(["b", "a"])
+
+
+@pytest.mark.parametrize("dim", [0, -1, 10**11, True])
+def test_a_guest_cannot_make_the_host_allocate_what_it_likes(dim: int) -> None:
+    talk = Talk(["bank", "shop"])
+    with pytest.raises(AgreementError, match="expected 1 to 65536"):
+        talk.run(
+            {
+                "bank": proposal().propose,
+                "shop": lambda links: Agreement.accept(TERMS, links["bank"], rows=3, dim=dim),
+            }
+        )
+
+
+def test_which_rows_are_labelled_is_part_of_what_is_agreed() -> None:
+    assert proposal(labelled=(0, 1)).digest != proposal(labelled=(0, 2)).digest
+    assert proposal(validation=(0,)).digest != proposal(validation=(1,)).digest

@@ -5,7 +5,7 @@ import torch
 
 from conversations import Talk
 from vesica.errors import BudgetError, ProtocolError
-from vesica.protocol import Budget
+from vesica.protocol import Budget, Message
 
 
 def test_a_message_arrives_as_it_was_sent_and_no_tensor_is_shared() -> None:
@@ -78,7 +78,9 @@ def test_a_message_of_another_kind_is_refused_with_both_kinds_named() -> None:
 
 def test_a_tensor_of_another_shape_is_refused() -> None:
     talk = Talk(["bank", "shop"])
-    with pytest.raises(ProtocolError, match=r"'representations' from 'shop' has shape \(2, 3\), expected \(2, 4\)"):
+    with pytest.raises(
+        ProtocolError, match=r"'representations' from 'shop' is \(2, 3\) of float32, expected \(2, 4\) of float32"
+    ):
         talk.run(
             {
                 "bank": lambda links: links["shop"].receive("representations", shape=(2, 4)),
@@ -129,3 +131,35 @@ def test_a_budget_is_refused_before_anything_leaves_and_one_that_fits_is_not() -
     with pytest.raises(BudgetError, match="bank: sending 'gradients' to 'shop' would be round 4 and the budget is 3"):
         few.run(ping_pong(2))
     assert few.ledger("bank").rounds == 3
+
+
+def test_a_tensor_of_another_type_is_refused() -> None:
+    talk = Talk(["bank", "shop"])
+    with pytest.raises(ProtocolError, match=r"is \(2,\) of int64, expected \(2,\) of float32"):
+        talk.run(
+            {
+                "bank": lambda links: links["shop"].receive("representations", shape=(2,)),
+                "shop": lambda links: links["bank"].send("representations", torch.zeros(2, dtype=torch.int64)),
+            }
+        )
+
+
+def test_a_scalar_that_is_missing_or_of_another_type_is_refused() -> None:
+    message = Message("verdict", {}, {"better": 1})
+    with pytest.raises(ProtocolError, match="expected scalar 'better' as bool; got 1"):
+        message.scalar("better", bool)
+    with pytest.raises(ProtocolError, match="expected scalar 'stop' as bool; got None"):
+        message.scalar("stop", bool)
+    assert message.scalar("better", int) == 1
+
+
+def test_a_wire_of_its_own_spares_values_from_rounding() -> None:
+    talk = Talk(["bank", "shop"], wire="int8")
+    codes = torch.arange(300.0).reshape(100, 3)
+    received = talk.run(
+        {
+            "bank": lambda links: links["shop"].receive("columns").tensor,
+            "shop": lambda links: links["bank"].send("columns", codes, wire="float32"),
+        }
+    )["bank"]
+    assert torch.equal(received, codes)

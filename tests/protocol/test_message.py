@@ -525,3 +525,11 @@ def test_a_hundred_thousand_mutated_frames_are_refused_or_sound_messages() -> No
     assert 50_000 < len(faults) < 98_000
     assert max(len(fault) for fault in faults) < 400
     assert not any("\n" in fault for fault in faults)
+
+
+def test_messages_that_differ_in_nothing_share_no_scalars() -> None:
+    frame = encode(Message("verdict", scalars={"stop": False}))
+    first, second = decode(frame), decode(frame)
+    assert isinstance(first.scalars, dict)
+    first.scalars["stop"] = True
+    assert second.scalars == decode(frame).scalars == {"stop": False}

@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conversations import Talk
 from vesica.errors import RunFolderError
-from vesica.protocol.resumable import load, pack, save_atomically, unpack
+from vesica.protocol.resumable import Resumable, load, pack, save_atomically, unpack
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 states = st.recursive(
@@ -56,3 +57,10 @@ def test_a_torn_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
 def test_what_cannot_be_kept_is_refused() -> None:
     with pytest.raises(TypeError, match="a set cannot be part"):
         pack({"x": {1, 2}}, {})
+
+
+def test_two_steps_cannot_share_a_name() -> None:
+    talk = Talk(["bank", "shop"]).talks["bank"]
+    Resumable("training", talk, {})
+    with pytest.raises(ValueError, match="two long steps called 'training'"):
+        Resumable("training", talk, {})

@@ -14,18 +14,19 @@ def main() -> None:
     try:
         app()
     except (PartyError, DeadlockError) as failure:  # not the user's fault: the cause helps to mend it
-        _say(failure)
+        _say(str(failure))
         if os.environ.get("VESICA_DEBUG"):
             raise
         sys.exit(1)
     except VesicaError as error:
-        _say(error)
+        _say(str(error))
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.stderr.write("vesica: interrupted; with --out, the same command goes on from here\n")
-        sys.stderr.flush()
-        os._exit(130)  # a party's thread may be deep in a computation, and need not be waited for
+    except (SystemExit, KeyboardInterrupt) as end:
+        if isinstance(end, SystemExit) and end.code != 130:  # typer's way to say Ctrl-C
+            raise
+        _say("interrupted; with --out, the same command goes on from here")
+        os._exit(130)  # a party's thread may still be deep in a computation
 
 
-def _say(error: Exception) -> None:
-    print(f"vesica: {error}", file=sys.stderr)
+def _say(sentence: str) -> None:
+    print(f"vesica: {sentence}", file=sys.stderr, flush=True)

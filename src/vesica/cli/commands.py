@@ -24,6 +24,23 @@ DataDir = Annotated[Path | None, typer.Option(help="where the public data sets a
 Device = Annotated[str, typer.Option(help="cpu or cuda")]
 
 
+def tell_version(asked: bool) -> None:
+    if asked:
+        from vesica import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=tell_version, is_eager=True, help="the version")
+    ] = False,
+) -> None:
+    pass
+
+
 @app.command()
 def run(
     method: Annotated[str, typer.Argument(help="see `vesica methods`")],
@@ -51,7 +68,7 @@ def run(
 ) -> None:
     """Train a method on a federation and score it on the test rows."""
     from vesica.cli.display import print_results, watch
-    from vesica.data import make_federation, read_federation
+    from vesica.data import Federation, make_federation
     from vesica.errors import InputError
     from vesica.experiment import fit
     from vesica.methods import make_method
@@ -69,7 +86,7 @@ def run(
         for option, value in with_data.items():
             if value is not None:
                 raise InputError(f"--{option} goes with --data: in {federation}, set it under its own section")
-        parties = read_federation(federation)
+        parties = Federation.from_toml(federation)
     else:
         assert data is not None
         parties = make_federation(
@@ -112,7 +129,7 @@ def predict(
 ) -> None:
     """Predict new rows with the models of a run folder."""
     from vesica.cli.display import say
-    from vesica.data.toml import read_new_rows
+    from vesica.data.federation import read_new_rows
     from vesica.experiment import predict_from
 
     refuse_unwritable(out)
@@ -126,7 +143,7 @@ def predict(
 def reproduce(
     paper: Annotated[str, typer.Argument(help="a folder of experiments/")],
     table: Annotated[str, typer.Argument(help="a recipe of it")],
-    seeds: Annotated[int | None, typer.Option(help="how many seeds [default: the recipe's]")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="how many seeds [default: the recipe's]")] = None,
     data_dir: DataDir = None,
     device: Device = "cpu",
     out: Annotated[Path | None, typer.Option(help="run folders: finished runs are kept, others go on")] = None,
@@ -143,7 +160,7 @@ def reproduce(
     recipe = find_recipe(paper, table)
     lines, reported = [], []
     with watch() as progress:
-        for line, result in run_recipe(
+        for done in run_recipe(
             recipe,
             table,
             seeds=seeds,
@@ -153,10 +170,12 @@ def reproduce(
             progress=progress,
             begin=lambda case: announce(case.title),
         ):
-            lines.append(line)
-            entries = result.ledger.to_json() + result.scoring.to_json() if result else []
-            reported.append(ReportedRun(line, entries, result.curve if result else ()))
-    deliver(lines, json_file, one=False)
+            lines.append(done.line)
+            reported.append(ReportedRun(done.line, done.ledger, done.curve))
+            if json_file != "-":
+                deliver(lines, json_file, one=False)  # as they come: a kill loses none
+    if json_file == "-":
+        deliver(lines, json_file, one=False)
     if report is not None:
         write_report(report, reported, title=recipe.about)
     if json_file != "-":

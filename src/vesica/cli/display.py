@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,10 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from vesica.experiment.tables import spread
+from vesica.experiment.tables import summarise
 from vesica.protocol.link import Progress as Watcher
-
-_METRICS = ("auc", "accuracy", "f1", "rmse")
 
 
 @contextmanager
@@ -62,23 +59,11 @@ def print_listing(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_results(lines: Sequence[Mapping[str, Any]]) -> None:
-    """One row a method and setting; several seeds as mean and deviation."""
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
-    for line in lines:
-        groups[line["method"], line["data"], line["rows"]["aligned"], line["rows"]["labelled"], line["wire"]].append(
-            line
-        )
-    names = [name for name in _METRICS if any(line["metrics"].get(name) is not None for line in lines)]
+    """One row a setting; several seeds as mean and deviation."""
+    heads, rows = summarise(lines)
     table = Table(pad_edge=False)
-    for head in ("method", "data", "aligned", *names, "rounds", "messages", "MB", "seconds"):
-        table.add_column(head, justify="left" if head in ("method", "data") else "right")
-    for (method, data, aligned, _, _), runs in groups.items():
-        scores = [spread([run["metrics"][name] for run in runs], digits=4) for name in names]
-        costs = [
-            spread([run["rounds"] for run in runs]),
-            spread([run["messages"] for run in runs]),
-            spread([run["bytes"]["wire"] / 1e6 for run in runs], digits=3),
-            spread([run["seconds"] for run in runs], digits=1),
-        ]
-        table.add_row(method, data, str(aligned), *scores, *costs)
+    for head in heads:
+        table.add_column(head, justify="left" if head in ("method", "data", "wire") else "right")
+    for row in rows:
+        table.add_row(*row)
     wide().print(table)

@@ -4,7 +4,6 @@ from vesica.data.federation import Federation, Overlap, PartyData, TestRows
 from vesica.data.rows import split_rows
 from vesica.data.scenario import SCENARIOS, make_federation
 from vesica.data.table import Table, Text
-from vesica.data.toml import read_federation
 
 __all__ = [
     "SCENARIOS",
@@ -15,6 +14,5 @@ __all__ = [
     "TestRows",
     "Text",
     "make_federation",
-    "read_federation",
     "split_rows",
 ]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
-
 from vesica.data.features import Scale
-from vesica.data.reading import table_from
-from vesica.data.table import Array, Column, Table, Text
+from vesica.data.labels import default_metric, take_label
+from vesica.data.reading import read_table, table_from
+from vesica.data.table import Array, Column, Table
+from vesica.data.toml import FederationFile
 from vesica.errors import InputError, nearest
 
 TASKS = {"classification": ("auc", "accuracy", "f1"), "regression": ("rmse",)}
@@ -129,7 +130,7 @@ class Federation:
     def from_tables(
         cls,
         host: Any,
-        guests: Mapping[str, Any],
+        guests: Mapping[str, Any] | Sequence[PartyData],
         *,
         id: str,
         label: str,
@@ -142,13 +143,17 @@ class Federation:
         labelled: int | None = None,
         name: str = "tables",
     ) -> Federation:
-        """From pandas or polars DataFrames, or mappings of columns to arrays, one a party."""
-        table, column = take_label(table_from(host, id=id), label, party=host_name)
-        parties = tuple(PartyData(guest, table_from(source, id=id)) for guest, source in guests.items())
+        """From pandas or polars DataFrames, or mappings of columns to arrays, one a party, with the same id column.
+
+        A `PartyData` instead says how a party's columns and its encoder are to be taken; its table has its own ids.
+        """
+        mine = host if isinstance(host, PartyData) else PartyData(host_name, table_from(host, id=id))
+        theirs = guests if isinstance(guests, Mapping) else {guest.name: guest for guest in guests}
+        table, column = take_label(mine.table, label, party=mine.name)
         return cls(
-            PartyData(host_name, table),
+            replace(mine, table=table),
             column,
-            parties,
+            tuple(g if isinstance(g, PartyData) else PartyData(n, table_from(g, id=id)) for n, g in theirs.items()),
             task=task,
             metric=metric or default_metric(task, column),
             labels=labels,
@@ -158,53 +163,58 @@ class Federation:
             name=name,
         )
 
+    @classmethod
+    def from_toml(cls, path: Path | str) -> Federation:
+        """From a federation.toml; the paths in it are relative to it."""
+        file = FederationFile(Path(path))
+        values, test, overlap = file.section("host"), file.section("test"), file.section("overlap")
+        host = _read_party(file, values, "host")
+        table, label = take_label(host.table, file.need(values, "label", "host"), party=host.name)
+        task = str(file.values.get("task", "classification"))
+        seed = int(test.get("seed", 0))
+        ids = read_table(file.beside(test["rows"]), id=file.need(values, "id", "host")).ids if "rows" in test else None
+        return cls(
+            replace(host, table=table),
+            label,
+            tuple(_read_party(file, guest, "guest") for guest in file.guests),
+            task=task,
+            metric=str(file.values.get("metric") or default_metric(task, label)),
+            labels=str(values.get("labels", "aligned")),
+            test=TestRows(float(test.get("fraction", 0.2)), ids, seed),
+            overlap=Overlap(**{"seed": seed, **overlap}),
+            labelled=file.section("labelled").get("keep"),
+            name=file.path.stem,
+        )
+
+
+def read_new_rows(path: Path) -> dict[str, Table]:
+    """The parties' tables of rows to predict; no label is needed, and one that is there is not looked at."""
+    file = FederationFile(path)
+    parties = [_read_party(file, guest, "guest") for guest in file.guests]
+    values = file.section("host")
+    if values:  # a host with labels only has nothing to bring
+        host = _read_party(file, values, "host")
+        columns = [name for name in host.table.columns if name != values.get("label")]
+        parties.insert(0, replace(host, table=host.table.only(columns)))
+    refuse_same_names(parties)
+    return {party.name: party.table for party in parties}
+
+
+def _read_party(file: FederationFile, values: Mapping[str, Any], section: str) -> PartyData:
+    """One party with its table, which lies beside the file."""
+    name, table, id = (file.need(values, key, section) for key in ("name", "table", "id"))
+    return PartyData(
+        name,
+        read_table(file.beside(table), id=id),
+        kinds=values.get("columns", {}),
+        scale=values.get("scale", "standard"),
+        encoder=values.get("encoder"),
+        dim=values.get("dim"),
+    )
+
 
 def refuse_same_names(parties: Sequence[PartyData]) -> None:
     names = [party.name for party in parties]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"two parties are called '{name}': give each a name of its own")
-
-
-def take_label(table: Table, label: str, *, party: str) -> tuple[Table, Column]:
-    """The host's table without its label column, and that column."""
-    if label not in table.columns:
-        raise InputError(f"'{party}' has no label column '{label}'{nearest(label, table.columns)}")
-    return table.only([name for name in table.columns if name != label]), table.columns[label]
-
-
-def default_metric(task: str, label: Column) -> str:
-    if task == "regression":
-        return "rmse"
-    return "auc" if len(distinct(label)) == 2 else "accuracy"
-
-
-def known(label: Column) -> Array:
-    """Where a label is not missing; an empty text is none."""
-    if isinstance(label, Text):
-        filled = np.array([bool(value.strip()) for value in label.values] + [False])  # code -1 falls on the last
-        return np.asarray(filled[label.codes])
-    return ~(np.isnat(label) if label.dtype.kind == "M" else np.isnan(label.astype(float)))
-
-
-def distinct(label: Column) -> tuple[str, ...]:
-    """The classes, as text, in order: numbers by value, the rest by alphabet."""
-    if isinstance(label, Text):
-        return tuple(sorted(label.values[code] for code in np.unique(label.codes[known(label)])))
-    return tuple(as_text(value) for value in np.unique(label[known(label)]))
-
-
-def as_text(value: Any) -> str:
-    """A class's name: 1 and 1.0 are the same."""
-    return str(int(value)) if isinstance(value, np.floating | float) and float(value).is_integer() else str(value)
-
-
-def class_numbers(label: Column, classes: Sequence[str]) -> Array:
-    """Each label's position in `classes`; -1 where it is missing."""
-    number = {name: i for i, name in enumerate(classes)}
-    if isinstance(label, Text):
-        codes = np.array([number.get(value, -1) for value in label.values] + [-1], dtype=np.int64)
-        return np.asarray(codes[label.codes])
-    values, inverse = np.unique(label, return_inverse=True)
-    of_value = [number.get(as_text(value), -1) for value in values]
-    return np.where(known(label), np.array(of_value, dtype=np.int64)[inverse], -1)

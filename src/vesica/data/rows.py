@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from vesica.data.federation import Federation, PartyData, class_numbers, distinct, known
+from vesica.data.federation import Federation, PartyData
+from vesica.data.labels import class_numbers, distinct, known
 from vesica.data.table import Array, Text
 from vesica.errors import InputError
 
@@ -40,6 +42,14 @@ class Split:
     known: Array  # the host's rows whose labels it may train with, validation included
     labelled: Array  # positions in the aligned rows
     validation: Array  # positions in the aligned rows
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells these rows and labels from any others."""
+        digest = hashlib.sha256("\n".join([*self.classes, "", *self.aligned_ids, "", *self.test_ids]).encode())
+        for values in (self.labelled, self.validation, np.sort(self.known), self.label[np.sort(self.known)]):
+            digest.update(np.ascontiguousarray(values).data)
+        return digest.hexdigest()
 
 
 def split_rows(federation: Federation) -> Split:
@@ -77,6 +87,9 @@ def split_rows(federation: Federation) -> Split:
 def common_rows(parties: Sequence[PartyData]) -> tuple[Array, dict[str, Array]]:
     """The ids that every party has, sorted, and where each party has them."""
     positions = [{id: row for row, id in enumerate(party.table.ids.tolist())} for party in parties]
+    for party, of_id in zip(parties, positions, strict=True):
+        if len(of_id) < len(party.table):
+            raise InputError(f"'{party.name}' has {len(party.table) - len(of_id)} duplicated ids: keep a row an id")
     common = set(positions[0]).intersection(*positions[1:])
     if not common:
         examples = "; ".join(
@@ -85,7 +98,7 @@ def common_rows(parties: Sequence[PartyData]) -> tuple[Array, dict[str, Array]]:
         )
         raise InputError(
             f"no id is common to all parties ({examples}): the usual causes are zero padding ('007' and '7'), "
-            "case ('ab1' and 'AB1') and type ('7.0' and '7'), or the wrong id column"
+            "case ('ab1' and 'AB1'), type ('7.0' and '7') and spaces, or the wrong id column"
         )
     ids = sorted(common)
     rows = {
@@ -96,8 +109,8 @@ def common_rows(parties: Sequence[PartyData]) -> tuple[Array, dict[str, Array]]:
 
 
 def _alone(party: PartyData, common: Array) -> Array:
-    """A party's rows that some other party does not have."""
-    return np.setdiff1d(np.arange(len(party.table)), common)
+    """A party's rows that some other party does not have; without features there is nothing to learn from them."""
+    return np.setdiff1d(np.arange(len(party.table) if party.has_features else 0), common)
 
 
 def _read_label(federation: Federation) -> tuple[tuple[str, ...], Array, Array]:
@@ -129,7 +142,14 @@ def _draw_test(federation: Federation, ids: Array, has_label: Array) -> Array:
     if not len(candidates):
         raise InputError(f"none of the {len(ids)} common rows has a label at '{federation.host.name}'")
     if federation.test.ids is not None:
-        test = candidates[np.isin(ids[candidates].astype(str), federation.test.ids.astype(str))]
+        asked = federation.test.ids.astype(str)
+        test = candidates[np.isin(ids[candidates].astype(str), asked)]
+        if len(test) < len(asked):
+            stray = sorted(set(asked.tolist()) - set(ids[test].tolist()))
+            raise InputError(
+                f"{len(stray)} of the {len(asked)} test ids, such as {stray[0]!r}, are not at every party with a label "
+                f"at '{federation.host.name}': leave them out of [test] rows"
+            )
     else:
         random = np.random.default_rng([federation.test.seed, 0])
         count = round(len(candidates) * federation.test.fraction)
@@ -162,6 +182,11 @@ def _check_enough(federation: Federation, classes: tuple[str, ...], numbers: Arr
         raise InputError(
             f"there are {len(numbers)} overlapping rows with a label outside the test rows and {len(classes)} classes: "
             f"at least {least} are needed; keep more or find more common ids"
+        )
+    if classes and len(np.unique(numbers)) < 2:
+        raise InputError(
+            f"all {len(numbers)} labelled aligned rows are of class '{classes[int(numbers[0])]}': "
+            "there is nothing to learn; keep more of them"
         )
 
 

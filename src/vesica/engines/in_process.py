@@ -39,7 +39,12 @@ class InProcess:
 
     # The transport.
 
+    def check(self) -> None:
+        if self._failure is not None:
+            raise _Released
+
     def deliver(self, sender: str, receiver: str, sequence: int, frame: memoryview) -> None:
+        self.check()
         self.carried += len(frame)
         self._inbox.setdefault((receiver, sender), deque()).append(frame)
 
@@ -50,8 +55,7 @@ class InProcess:
             self._random[receiver] = random_state()
             self._pass_turn(receiver)
             self._turns[receiver].acquire()
-            if self._failure is not None:
-                raise _Released
+            self.check()
             set_random_state(self._random[receiver])
             del self._hopes[receiver]
         return inbox.popleft()
@@ -82,13 +86,13 @@ class InProcess:
                 thread.start()
             self._turns[self._parties[0]].release()
             self._over.wait()
-        except BaseException as interruption:  # Ctrl-C: let the waiting threads go, then pass it on
+        except BaseException as interruption:  # Ctrl-C: the others leave at their next step, then it is passed on
             self._fail(interruption)
-            raise
+        try:
+            for thread in threads:
+                thread.join()
         finally:
             set_random_state(before)
-        for thread in threads:
-            thread.join()
         if self._failure is not None:
             raise self._failure
         return self._finished

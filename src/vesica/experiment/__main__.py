@@ -21,13 +21,13 @@ def main() -> int:
     asked = parser.parse_args()
     try:
         recipe = find_recipe(asked.paper, asked.table)
-        for line, _ in reproduce(
+        for done in reproduce(
             recipe, asked.table, seeds=asked.seeds, data_dir=asked.data_dir, device=asked.device, out=asked.out
         ):
-            print(json.dumps(line), flush=True)
+            print(json.dumps(done.line), flush=True)
             if asked.json:
                 with asked.json.open("a") as file:
-                    file.write(json.dumps(line) + "\n")
+                    file.write(json.dumps(done.line) + "\n")
     except VesicaError as error:
         print(f"vesica: {error}", file=sys.stderr)
         return 2

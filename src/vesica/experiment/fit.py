@@ -21,7 +21,7 @@ from vesica.errors import InputError, nearest
 from vesica.experiment.folder import RunFolder, write_lines
 from vesica.experiment.result import Result
 from vesica.experiment.seat import Outcome, Seat
-from vesica.methods import Method, config_of, name_of
+from vesica.methods import Method, check_fields, config_of, name_of
 from vesica.protocol import Budget, Ledger, Link
 from vesica.protocol.agreement import Terms, digest_of
 from vesica.protocol.budget import Meter
@@ -31,6 +31,7 @@ from vesica.protocol.message import WIRES, Wire
 from vesica.protocol.resumable import reached
 
 DEVICES = ("cpu", "cuda")
+SIMULATION = "in-process"
 
 
 def fit(
@@ -50,10 +51,10 @@ def fit(
 
     With `out`, every party keeps a journal there: the same call again goes on where an earlier one was killed.
     """
-    check_settings(wire=wire, engine=engine, device=device)
+    check_settings(method, wire=wire, engine=engine, device=device)
     split = split_rows(federation)
     seats = [Seat.take(p, split.parties[p.name], device=torch.device(device)) for p in federation.parties]
-    run = describe(method, federation, seats, seed=seed, wire=wire)
+    run = describe(method, federation, split, seats, seed=seed, wire=wire)
     folder = None if out is None else RunFolder(Path(out), run)
     with nullcontext() if folder is None else closing(folder):
         talks = open_talks([seat.name for seat in seats], budget=budget, folder=folder, keep_messages=keep_messages)
@@ -96,18 +97,23 @@ def fit(
         return result
 
 
-def check_settings(*, wire: str, engine: str, device: str) -> None:
+def check_settings(method: Method, *, wire: str, engine: str, device: str) -> None:
+    check_fields(method)
     if wire not in WIRES:
         raise InputError(f"there is no wire '{wire}'{nearest(wire, WIRES)}")
     if engine not in ENGINES:
         raise InputError(f"there is no engine '{engine}'{nearest(engine, ENGINES)}")
+    if engine != SIMULATION and getattr(method, "simulation_only", False):
+        raise InputError(f"{name_of(method)} needs all tables in one place: it runs with --engine {SIMULATION} only")
     if device.partition(":")[0] not in DEVICES:
         raise InputError(f"there is no device '{device}'{nearest(device, DEVICES)}")
     if device != "cpu" and not torch.cuda.is_available():
         raise InputError(f"device is '{device}' and this machine has no CUDA: use cpu")
 
 
-def describe(method: Method, federation: Federation, seats: Sequence[Seat], *, seed: int, wire: Wire) -> dict[str, Any]:
+def describe(
+    method: Method, federation: Federation, split: Split, seats: Sequence[Seat], *, seed: int, wire: Wire
+) -> dict[str, Any]:
     """What makes a run this run and no other; it is what a run folder is recognised by."""
     config = {
         "method": config_of(method),
@@ -131,7 +137,7 @@ def describe(method: Method, federation: Federation, seats: Sequence[Seat], *, s
         "wire": wire,
         "config": config,
         "config_hash": _digest(name, config, wire),
-        "fingerprints": {seat.name: seat.fingerprint for seat in seats},
+        "fingerprints": {seat.name: seat.fingerprint for seat in seats} | {"rows": split.fingerprint},
         "version": __version__,
     }
 
@@ -171,7 +177,9 @@ def converse(
     """Let all parties run their programs to the end."""
     host, *guests = seats
     links = {guest.name: Link(guest.name, talks[host.name]) for guest in guests}
-    run = hashlib.sha256(f"run of {party_seed(host.name, seed)}".encode()).hexdigest()[:32]
+    # In simulation the run's name follows from its seed, so that the same seed gives the same batches. Between
+    # organisations it must be drawn from the operating system: a small seed can be found from its digest.
+    run = hashlib.sha256(f"run {seed}".encode()).hexdigest()[:32]
     programs = {host.name: partial(host.be_host, method, terms, talks[host.name], links, split=split, run=run)}
     for guest in guests:
         talk = talks[guest.name]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vesica.errors import RunFolderError
+from vesica.protocol.journal import sync
 
 FORMAT = 1
 
@@ -22,7 +23,7 @@ class RunFolder:
         self.path = path
         if path.exists() and not path.is_dir():
             raise RunFolderError(f"{path} is a file: give a folder of its own to this run")
-        if path.exists() and any(path.iterdir()):
+        if path.exists() and any(found.suffix != ".partial" for found in path.iterdir()):
             self._check(run)
         else:
             self._begin(run)
@@ -41,7 +42,7 @@ class RunFolder:
 
     def finish(self, result: Mapping[str, Any], *, drop_journals_of: Iterable[str]) -> None:
         """Write the result, after everything else: a folder that has one is whole."""
-        write_atomically(self.path / "result.json", json.dumps(result, indent=1))
+        write_atomically(self.path / "result.json", json.dumps(result, indent=1, allow_nan=False))
         for name in drop_journals_of:
             shutil.rmtree(self.journal(name))
 
@@ -88,11 +89,12 @@ def write_atomically(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
+    sync(path.parent)
 
 
 def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """JSON lines."""
-    write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
+    write_atomically(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
 
 
 def _short(value: Any) -> str:

@@ -14,8 +14,11 @@ from torch import Tensor, nn
 
 from vesica.data.preparation import Preparation
 from vesica.errors import RunFolderError
+from vesica.experiment.folder import write_atomically
 from vesica.metrics import Task
 from vesica.models import HEADS, AnyHead, EncoderSpec
+from vesica.protocol.journal import sync
+from vesica.protocol.message import Wire
 
 T = TypeVar("T")
 
@@ -30,6 +33,7 @@ class PartyModel:
     encoder: nn.Module | None
     head: AnyHead | None = None  # the host's
     task: Task | None = None  # the host's
+    wire: Wire = "float32"  # what it was trained with, and predicts with
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -39,9 +43,11 @@ class PartyModel:
             "encoder": None if self.encoder_spec is None else self.encoder_spec.to_json(),
             "head": None if self.head is None else _describe(self.head),
             "task": None if self.task is None else asdict(self.task),
+            "wire": self.wire,
         }
         save_file(self._tensors(), folder / "model.safetensors")
-        (folder / "model.json").write_text(json.dumps(about, indent=1))
+        sync(folder / "model.safetensors")
+        write_atomically(folder / "model.json", json.dumps(about, indent=1))
 
     def _tensors(self) -> dict[str, Tensor]:
         modules = {"encoder": self.encoder, "head": self.head}
@@ -63,7 +69,7 @@ class PartyModel:
             if head is not None:
                 _fill(head, tensors, "head")
             preparation = _maybe(Preparation.from_json, about["preparation"])
-            return cls(about["name"], preparation, spec, encoder, head, _maybe(_task, about["task"]))
+            return cls(about["name"], preparation, spec, encoder, head, _maybe(_task, about["task"]), about["wire"])
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
             reason = " ".join(str(error).split())  # torch says it in several lines
             raise RunFolderError(

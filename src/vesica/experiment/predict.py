@@ -54,7 +54,7 @@ def predict(
     programs: dict[str, Callable[[], Any]] = {}
     for name in talking:
         ledger = Ledger(name, host=host.name, phase="prediction")
-        talk = Conversation(name, carrier, Journal(None, talking), ledger, Meter(Budget()))
+        talk = Conversation(name, carrier, Journal(None, talking), ledger, Meter(Budget()), host.wire)
         peers = talking[1:] if name == host.name else [host.name]
         links = {peer: Link(peer, talk) for peer in peers}
         role = Host if name == host.name else Guest

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,7 @@ from vesica.data.federation import Federation
 from vesica.data.scenario import make_federation
 from vesica.errors import InputError, nearest
 from vesica.experiment.fit import fit
-from vesica.experiment.folder import read_json
-from vesica.experiment.result import Result
+from vesica.experiment.folder import read_json, write_atomically
 from vesica.methods import Method, name_of
 from vesica.protocol.link import Progress, silently
 from vesica.protocol.message import Wire
@@ -58,6 +59,12 @@ class Case:
         overlap = "all rows" if self.overlap is None else f"{self.overlap} aligned"
         return f"{name_of(self.method)} on {self.data}, {overlap}, seed {self.seed}"
 
+    @property
+    def folder(self) -> str:
+        """A folder's name that no other case has."""
+        digest = hashlib.sha256(repr(self).encode()).hexdigest()[:12]
+        return f"{self.data}-{name_of(self.method)}-{self.seed}-{digest}"
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -87,6 +94,15 @@ def find_recipe(paper: str, table: str, *, experiments: Path | None = None) -> R
     return recipes[table]
 
 
+@dataclass(frozen=True)
+class Reproduced:
+    """One case that has been run: its line for results/*.jsonl, its messages and its curve."""
+
+    line: dict[str, Any]
+    ledger: Sequence[Mapping[str, Any]]
+    curve: Sequence[Mapping[str, float]]
+
+
 def reproduce(
     recipe: Recipe,
     table: str,
@@ -97,24 +113,27 @@ def reproduce(
     out: Path | None = None,
     progress: Progress = silently,
     begin: Callable[[Case], None] = lambda case: None,
-) -> Iterator[tuple[dict[str, Any], Result | None]]:
-    """Run a recipe's cases one by one; each gives a line for results/*.jsonl, and the result if it ran now.
+) -> Iterator[Reproduced]:
+    """Run a recipe's cases one by one.
 
     With `out`, every case has a run folder there: finished ones are read, interrupted ones go on.
     """
     for case in recipe.cases(seeds or recipe.seeds):
         begin(case)
+        folder = None if out is None else out / case.folder
+        finished = folder / "reproduced.json" if folder else None
+        if finished is not None and finished.exists():
+            yield Reproduced(**read_json(finished))
+            continue
         federation = case.federation(data_dir)
-        folder = None if out is None else out / _folder_name(case)
-        result = None
-        if folder is not None and (folder / "result.json").exists():
-            line = read_json(folder / "result.json")
-        else:
-            result = fit(
-                case.method, federation, seed=case.seed, wire=case.wire, device=device, out=folder, progress=progress
-            )
-            line = result.to_json()
-        yield {**line, **circumstances(table, device=device, sha256=federation.sha256)}, result
+        result = fit(
+            case.method, federation, seed=case.seed, wire=case.wire, device=device, out=folder, progress=progress
+        )
+        line = {**result.to_json(), **circumstances(table, device=device, sha256=federation.sha256)}
+        done = Reproduced(line, result.ledger.to_json() + result.scoring.to_json(), result.curve)
+        if finished is not None:
+            write_atomically(finished, json.dumps(vars(done)))
+        yield done
 
 
 def circumstances(table: str, *, device: str, sha256: str | None) -> dict[str, Any]:
@@ -124,7 +143,7 @@ def circumstances(table: str, *, device: str, sha256: str | None) -> dict[str, A
 
 def device_name(device: str) -> str:
     if device.startswith("cuda"):
-        return torch.cuda.get_device_name(torch.device(device))
+        return f"{torch.cuda.get_device_name(torch.device(device))}, torch {torch.__version__}"
     return f"cpu {platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
@@ -147,8 +166,3 @@ def _find_experiments() -> Path:
         if root.is_dir():
             return root
     raise InputError(f"there is no folder {here}: recipes are run from a clone of the project")
-
-
-def _folder_name(case: Case) -> str:
-    parts = [case.data, name_of(case.method), case.overlap, case.share, case.draw, case.labelled, case.wire, case.seed]
-    return "-".join(str(part) for part in parts if part is not None)

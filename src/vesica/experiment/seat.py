@@ -119,7 +119,7 @@ class Seat:
         return torch.from_numpy(rows).to(self.inputs.device)
 
     def _model(self, me: Party) -> PartyModel:
-        return PartyModel(self.name, self.preparation, me.encoder_spec, me.encoder)
+        return PartyModel(self.name, self.preparation, me.encoder_spec, me.encoder, wire=me.conversation.wire)
 
 
 def prepare_labels(terms: Terms, split: Split) -> tuple[Task, Tensor]:

@@ -15,6 +15,8 @@ from vesica.errors import InputError
 
 _BLOCK = re.compile(r"(<!-- table: (?P<file>\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
+_METRICS = ("auc", "accuracy", "f1", "rmse")
+
 
 def refresh(document: Path) -> str:
     """The document with each table computed anew from the results it names."""
@@ -33,21 +35,28 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def table_of(lines: Sequence[Mapping[str, Any]]) -> str:
-    """A row for each data set, setting and method, over its seeds: mean ± standard deviation."""
+    """The rows of `summarise`, in Markdown."""
+    heads, rows = summarise(lines)
+    return "".join(f"| {' | '.join(row)} |\n" for row in (heads, ["---"] * len(heads), *rows))
+
+
+def summarise(lines: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """A row for each setting over its seeds, mean ± standard deviation, and the heads of the columns."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for line in lines:
         rows = line["rows"]
-        groups[line["data"], rows["aligned"], rows["labelled"], line["method"], line["wire"]].append(line)
-    metrics = [name for name in ("auc", "accuracy", "f1", "rmse") if any(line["metrics"][name] for line in lines)]
-    heads = ["data", "aligned rows", "labelled", "method", "wire", *metrics, "rounds", "messages", "MB", "seeds"]
-    table = [heads, ["---"] * len(heads)]
+        key = (line["method"], line["data"], f"{rows['aligned']:,}", f"{rows['labelled']:,}", line["wire"])
+        groups[(*key, line["config_hash"])].append(line)
+    metrics = [name for name in _METRICS if any(line["metrics"].get(name) is not None for line in lines)]
+    heads = ["method", "data", "aligned", "labelled", "wire", *metrics, "rounds", "messages", "MB", "seconds", "seeds"]
+    table = []
     for key, runs in groups.items():
-        scores = [spread([run["metrics"][name] for run in runs], digits=4) for name in metrics]
+        scores = [spread([run["metrics"].get(name) for run in runs], digits=4) for name in metrics]
         costs = [spread([run[name] for run in runs]) for name in ("rounds", "messages")]
         megabytes = spread([run["bytes"]["wire"] / 1e6 for run in runs], digits=3)
-        words = [f"{part:,}" if isinstance(part, int) else str(part) for part in key]
-        table.append([*words, *scores, *costs, megabytes, str(len(runs))])
-    return "".join(f"| {' | '.join(row)} |\n" for row in table)
+        seconds = spread([run["seconds"] for run in runs], digits=1)
+        table.append([*key[:-1], *scores, *costs, megabytes, seconds, str(len(runs))])
+    return heads, table
 
 
 def spread(values: Sequence[float | None], *, digits: int = 0) -> str:

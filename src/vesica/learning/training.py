@@ -55,9 +55,14 @@ class Stopping:
 
 
 def batches(rows: int, size: int, *, generator: torch.Generator | None = None) -> Iterator[Tensor]:
-    """Positions 0..rows-1 in random order, `size` at a time, the last batch shorter."""
-    order = torch.randperm(rows, generator=generator)
-    yield from order.split(size)
+    """Positions 0..rows-1 in random order, `size` at a time, the last batch shorter.
+
+    A lone last row joins the batch before it: batch norm cannot take one row.
+    """
+    sizes = [size] * (rows // size) + [rows % size] * (rows % size > 0)
+    if sizes[-1:] == [1] and len(sizes) > 1:
+        sizes[-2:] = [sizes[-2] + 1]
+    yield from torch.randperm(rows, generator=generator).split(sizes)
 
 
 Forward = Callable[[Tensor], Tensor]  # positions -> outputs

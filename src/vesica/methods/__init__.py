@@ -53,7 +53,19 @@ def make_method(name: str, settings: Mapping[str, str] | None = None) -> Method:
             raise InputError(f"method '{name}' has no field '{field}'{nearest(field, fields)}")
         values[field] = _parse(name, fields[field], text)
     method: Method = METHODS[name](**values)
+    check_fields(method)
     return method
+
+
+def check_fields(method: Method) -> None:
+    """Refuse what no method could run with, however it was made."""
+    for field in dataclasses.fields(method):  # type: ignore[arg-type]
+        value = getattr(method, field.name)
+        least = _LEAST.get(field.name, 0)
+        if isinstance(value, int | float) and not least <= value < math.inf:
+            raise InputError(f"field '{field.name}' of method '{name_of(method)}' is {value}: it is {least} or more")
+        if isinstance(value, tuple) and not all(size >= 1 for size in value):
+            raise InputError(f"field '{field.name}' of method '{name_of(method)}' is {value}: each is 1 or more")
 
 
 def _parse(method: str, field: dataclasses.Field[Any], text: str) -> Any:
@@ -63,31 +75,18 @@ def _parse(method: str, field: dataclasses.Field[Any], text: str) -> Any:
         match default:
             case bool():
                 return {"true": True, "false": False}[text.lower()]
-            case int():
-                return _at_least(_LEAST.get(field.name, 0), int(text))
-            case float():
-                return _at_least(0, float(text))
+            case int() | float():
+                return type(default)(text)
             case tuple():
-                return tuple(_at_least(1, int(part)) for part in text.split(",") if part.strip())
+                return tuple(int(part) for part in text.split(",") if part.strip())
             case _:
                 return text
     except (ValueError, KeyError):
-        wanted = {
-            bool: "true or false",
-            int: f"a whole number, {_LEAST.get(field.name, 0)} or more",
-            float: "a number, 0 or more",
-            tuple: "whole numbers like 64,32",
-        }
+        wanted = {bool: "true or false", int: "a whole number", float: "a number", tuple: "whole numbers like 64,32"}
         raise InputError(
             f"field '{field.name}' of method '{method}' is {text!r} and should be {wanted[type(default)]}, "
             "as in --set " + f"{field.name}={_as_text(default)}"
         ) from None
-
-
-def _at_least(least: int, value: float) -> float:
-    if not least <= value < math.inf:
-        raise ValueError
-    return value
 
 
 def _as_text(value: Any) -> str:

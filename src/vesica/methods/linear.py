@@ -28,7 +28,7 @@ class Linear:
 
     def host(self, me: Host) -> None:
         pool = gather_columns(me)
-        model = LinearModel(pool.schemas, me.task.outputs).to(me.device)
+        model = LinearModel({party: spec.schema for party, spec in pool.specs.items()}, me.task.outputs).to(me.device)
         train(
             {"model": model},
             lambda rows: model(pool.take(rows)),

@@ -1,4 +1,4 @@
-"""The host on its own: Solo of FedOnce, Local-A of VFLHLP; a reference that no federation should fall below."""
+"""The host on its own: Solo of FedOnce, Local-A of VFLHLP; a reference."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Pooled:
 
     def host(self, me: Host) -> None:
         pool = gather_columns(me)
-        model = PooledModel(pool.schemas, me.task.outputs, hidden=self.hidden).to(me.device)
+        model = PooledModel(pool.specs, me.task.outputs, hidden=self.hidden).to(me.device)
         train(
             {"model": model},
             lambda rows: model(pool.take(rows)),

@@ -44,9 +44,9 @@ class SplitNN:
                 representations.backward(gradients)
                 optimiser.step()
             me.host.send("representations", me.represent(me.rows.validation))
-            verdict = me.host.receive("verdict").scalars
-            stopping.take(better=bool(verdict["better"]))
-            if verdict["stop"]:
+            verdict = me.host.receive("verdict")
+            stopping.take(better=verdict.scalar("better", bool))
+            if verdict.scalar("stop", bool):
                 break
         stopping.restore_best()
 

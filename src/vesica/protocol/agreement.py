@@ -16,6 +16,8 @@ from vesica.metrics import Task
 from vesica.protocol.link import Link
 from vesica.protocol.message import Message
 
+MOST_DIMENSIONS = 65_536
+
 
 def digest_of(ids: Iterable[str]) -> str:
     """One digest for ids in their order; each is preceded by its length, so that none can be shifted."""
@@ -60,18 +62,21 @@ class Agreement:
     """What the host adds once it is known who takes part: the classes, and which aligned rows are labelled."""
 
     terms: Terms
-    run: str  # tells this run from any other; drawn one-way from the host's seed
+    run: str  # tells this run from any other, and is no secret
     task: Task
     labelled: Tensor  # positions in the aligned rows
     validation: Tensor  # positions in the aligned rows
 
     @property
     def digest(self) -> bytes:
-        return hashlib.sha256(self._text().encode()).digest()
+        return hashlib.sha256(self._text().encode() + self._positions()).digest()
 
     def _text(self) -> str:
         said = {**self.terms.to_json(), "run": self.run, "classes": list(self.task.classes)}
         return json.dumps(said, sort_keys=True)
+
+    def _positions(self) -> bytes:
+        return self.labelled.numpy().tobytes() + b"|" + self.validation.numpy().tobytes()
 
     def propose(self, links: Mapping[str, Link]) -> dict[str, int]:
         """The host's side: say it to every guest, and have it said back; how long their representations are."""
@@ -82,8 +87,11 @@ class Agreement:
         for name, answer in answers.items():
             if answer.get("digest") != self.digest.hex():
                 raise AgreementError(f"'{name}' agreed to something else: start both parties anew")
-            if type(answer.get("dim")) is not int:
-                raise AgreementError(f"'{name}' does not say how long its representations are")
+            dim = answer.get("dim")
+            if type(dim) is not int or not 1 <= dim <= MOST_DIMENSIONS:
+                raise AgreementError(
+                    f"'{name}' says that its representations have {dim!r} dimensions, expected 1 to {MOST_DIMENSIONS}"
+                )
         return {name: int(answer["dim"]) for name, answer in answers.items()}
 
     @classmethod

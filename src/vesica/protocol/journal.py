@@ -105,6 +105,7 @@ class Journal:
 
     def close(self) -> None:
         if self._file is not None:
+            os.fsync(self._file)
             os.close(self._file)
             self._file = None
 
@@ -203,6 +204,7 @@ class Journal:
             self._segment += 1
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
             self._file = os.open(self._path(self._segment), flags, 0o600)
+            sync(self.folder)
 
     def _rotate(self) -> None:
         self.close()
@@ -220,6 +222,15 @@ class Journal:
 
     def _torn(self, what: str) -> RunFolderError:
         return RunFolderError(f"{self.folder} is torn ({what}): start again in a new folder")
+
+
+def sync(path: Path) -> None:
+    """Have a file, or a directory's names, reach the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def check_each_other(journals: Mapping[str, Journal], pairs: Sequence[tuple[str, str]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -20,6 +21,10 @@ class Transport(Protocol):
     """What an engine does: carry numbered frames from one party to another, in order."""
 
     def deliver(self, sender: str, receiver: str, sequence: int, frame: memoryview) -> None: ...
+
+    def check(self) -> None:
+        """Leave quietly if the run has ended elsewhere."""
+        ...
 
     def collect(self, receiver: str, sender: str, sequence: int, kind: str) -> memoryview:
         """Wait for a frame; `kind` says what the receiver hopes for, should it wait in vain."""
@@ -46,10 +51,17 @@ class Conversation:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     progress: Progress = silently
     curve: list[dict[str, float]] = field(default_factory=list)  # validation values as training went on
+    steps: set[str] = field(default_factory=set)  # the long steps that were entered
 
     def note(self, value: float) -> None:
-        """Put a validation value on the curve, where it stands in rounds and bytes."""
-        self.curve.append({"round": self.ledger.rounds, "bytes": self.ledger.wire, "value": value})
+        """Put a validation value on the curve, where it stands in rounds and bytes; one that is undefined is not."""
+        if math.isfinite(value):
+            self.curve.append({"round": self.ledger.rounds, "bytes": self.ledger.wire, "value": value})
+
+
+def form(shape: Sequence[int], dtype: torch.dtype) -> str:
+    """A tensor's shape and type, in words."""
+    return f"{tuple(shape)} of {str(dtype).removeprefix('torch.')}"
 
 
 class Link:
@@ -67,8 +79,12 @@ class Link:
         tensors: Tensor | Mapping[str, Tensor] | None = None,
         *,
         scalars: Mapping[str, Scalar] | None = None,
+        wire: Wire | None = None,
     ) -> None:
-        """Send named tensors and small typed scalars; a single tensor needs no name."""
+        """Send named tensors and small typed scalars; a single tensor needs no name.
+
+        `wire` overrides the run's, for values that must not be rounded.
+        """
         talk = self._talk
         self.sent += 1
         size = talk.journal.sent(self.peer, self.sent)
@@ -76,15 +92,18 @@ class Link:
             talk.ledger.record(talk.party, self.peer, kind, payload=size.payload, wire=size.wire)
             return
         named = {"values": tensors} if isinstance(tensors, Tensor) else dict(tensors or {})
-        frame = encode(Message(kind, named, dict(scalars or {})), wire=talk.wire)
+        frame = encode(Message(kind, named, dict(scalars or {})), wire=wire or talk.wire)
         talk.meter.allow(talk.ledger, self.peer, kind, wire=len(frame))
         payload = payload_bytes(frame)
         talk.journal.record_sent(self.peer, self.sent, frame, payload=payload)
         talk.ledger.record(talk.party, self.peer, kind, payload=payload, wire=len(frame))
         talk.transport.deliver(talk.party, self.peer, self.sent, frame)
 
-    def receive(self, kind: str, *, shape: Sequence[int] | None = None) -> Message:
-        """Wait for the next message of the peer, which must be of this kind, its one tensor of this shape."""
+    def receive(self, kind: str, *, shape: Sequence[int] | None = None, dtype: torch.dtype = torch.float32) -> Message:
+        """Wait for the next message of the peer, which must be of this kind.
+
+        With a `shape` it must hold one tensor of that shape and dtype.
+        """
         talk = self._talk
         self.received += 1
         frame = talk.journal.received(self.peer, self.received)
@@ -100,10 +119,10 @@ class Link:
                 f"message {self.received} from '{self.peer}' is '{message.kind}', expected '{kind}': "
                 "the two sides do not run the same method or version"
             )
-        if shape is not None and tuple(message.tensor.shape) != tuple(shape):
-            raise ProtocolError(
-                f"'{kind}' from '{self.peer}' has shape {tuple(message.tensor.shape)}, expected {tuple(shape)}"
-            )
+        if shape is not None:
+            got, expected = form(message.tensor.shape, message.tensor.dtype), form(shape, dtype)
+            if got != expected:
+                raise ProtocolError(f"'{kind}' from '{self.peer}' is {got}, expected {expected}")
         talk.ledger.record(self.peer, talk.party, kind, payload=payload_bytes(frame), wire=len(frame))
         return Message(
             kind, {name: tensor.to(talk.device) for name, tensor in message.tensors.items()}, message.scalars

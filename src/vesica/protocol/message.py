@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from reprlib import repr as short  # what a peer sent may be long, or deeply nested
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ __all__ = ["WIRES", "Message", "Scalar", "Wire", "decode", "encode", "payload_by
 
 Scalar = bool | int | float | str
 Buffer = bytes | bytearray | memoryview
+S = TypeVar("S", bool, int, float, str)
 
 MAGIC = b"VSCA"
 VERSION = 1
@@ -62,6 +63,13 @@ class Message:
             self._refuse(f"expected exactly one tensor; got {', '.join(self.tensors) or 'none'}")
         return next(iter(self.tensors.values()))
 
+    def scalar(self, name: str, kind: type[S]) -> S:
+        """The scalar of this name, which must be of this very type."""
+        value = self.scalars.get(name)
+        if type(value) is not kind:
+            self._refuse(f"expected scalar {name!r} as {kind.__name__}; got {short(value)}")
+        return value
+
     def _check_names(self, entries: Mapping[str, object]) -> None:
         if len(entries) > MAX_ENTRIES:
             self._refuse(f"expected at most {MAX_ENTRIES} tensors and as many scalars; got {len(entries)}")
@@ -89,6 +97,8 @@ def encode(message: Message, *, wire: Wire = "float32") -> memoryview:
     layouts = [Layout.of(name, tensor, wire=wire) for name, tensor in message.tensors.items()]
     head = _head(message, layouts)
     starts, size = _places(layouts, after=len(head))
+    if size > MAX_FRAME:
+        raise ProtocolError(f"message {message.kind!r} would take {size:,} bytes; a frame has at most {MAX_FRAME:,}")
     frame, end = np.empty(size, dtype=np.uint8), len(head)
     frame[:end] = np.frombuffer(head, dtype=np.uint8)
     for layout, start in zip(layouts, starts, strict=True):

@@ -8,18 +8,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vesica.errors import ProtocolError
+from vesica.errors import InputError, ProtocolError
 from vesica.models import EncoderSpec
+from vesica.protocol.link import form
+from vesica.protocol.message import Message
 from vesica.protocol.party import Guest, Host, Party
-from vesica.schema import ImageSchema, Schema, schema_from_json, schema_to_json
+from vesica.schema import ImageSchema
 
 
 @dataclass(frozen=True)
 class Pool:
     """The labelled aligned rows with all their columns; positions are in these rows."""
 
-    schemas: dict[str, Schema]
-    columns: list[Tensor]  # one a party, in the order of `schemas`
+    specs: dict[str, EncoderSpec]  # the encoder each party was set to use
+    columns: list[Tensor]  # one a party, in the order of `specs`
     labels: Tensor
     train: Tensor
     validation: Tensor
@@ -29,25 +31,25 @@ class Pool:
 
 
 def give_columns(me: Guest) -> None:
-    """Send the prepared columns themselves, now and in every prediction."""
-    schema = _give_raw(me)
-    me.host.send("columns", me.inputs[me.rows.labelled], scalars={"schema": json.dumps(schema_to_json(schema))})
+    """Send the prepared columns themselves, now and in every prediction; codes must not be rounded."""
+    spec = give_raw(me)
+    columns = me.inputs[me.rows.labelled]
+    me.host.send("columns", columns, scalars={"encoder": json.dumps(spec.to_json())}, wire="float32")
 
 
 def gather_columns(me: Host) -> Pool:
     """All columns of the labelled aligned rows: a round up."""
-    schemas: dict[str, Schema] = {}
+    specs: dict[str, EncoderSpec] = {}
     columns: list[Tensor] = []
     if me.encoder_spec is not None:
-        schemas[me.name] = _give_raw(me)
+        specs[me.name] = give_raw(me)
         columns.append(me.inputs[me.rows.labelled])
     for name, message in me.gather("columns").items():
-        schemas[name] = _read_schema(name, str(message.scalars.get("schema")))
-        _check(name, message.tensor, schemas[name], rows=len(me.rows.labelled))
+        specs[name] = read_spec(name, message, rows=len(me.rows.labelled))
         columns.append(message.tensor)
     is_validation = torch.isin(me.rows.labelled, me.rows.validation)
     return Pool(
-        schemas,
+        specs,
         columns,
         me.labels[me.rows.labelled],
         train=torch.nonzero(~is_validation).squeeze(1),
@@ -55,22 +57,22 @@ def gather_columns(me: Host) -> Pool:
     )
 
 
-def _give_raw(me: Party) -> Schema:
-    assert me.encoder_spec is not None
-    schema = me.encoder_spec.schema
-    me.use(EncoderSpec.choose("raw", schema))
-    return schema
+def give_raw(me: Party) -> EncoderSpec:
+    """From now on this party represents its rows by their columns; the encoder it was set to use."""
+    spec = me.encoder_spec
+    assert spec is not None
+    me.use(EncoderSpec.choose("raw", spec.schema))
+    return spec
 
 
-def _read_schema(guest: str, text: str) -> Schema:
+def read_spec(guest: str, message: Message, *, rows: int) -> EncoderSpec:
+    """What a guest says of its columns, which must be as it says."""
     try:
-        return schema_from_json(json.loads(text))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ProtocolError(f"the schema of '{guest}' cannot be read ({error!r})") from error
-
-
-def _check(guest: str, columns: Tensor, schema: Schema, *, rows: int) -> None:
-    row = (schema.channels, schema.height, schema.width) if isinstance(schema, ImageSchema) else (schema.width,)
-    expected = (rows, *row)
-    if tuple(columns.shape) != expected:
-        raise ProtocolError(f"'columns' from '{guest}' has shape {tuple(columns.shape)}, expected {expected}")
+        spec = EncoderSpec.from_json(json.loads(message.scalar("encoder", str)))
+    except (ValueError, TypeError, KeyError, RecursionError, InputError) as error:
+        raise ProtocolError(f"'{guest}' describes its columns in a way that cannot be read ({error!r})") from error
+    dtype = torch.uint8 if isinstance(spec.schema, ImageSchema) else torch.float32
+    got, expected = form(message.tensor.shape, message.tensor.dtype), form((rows, *spec.schema.row_shape), dtype)
+    if got != expected:
+        raise ProtocolError(f"'columns' from '{guest}' is {got}, expected {expected}")
+    return spec

@@ -7,16 +7,18 @@ from torch import Tensor
 
 from vesica.models import Head
 from vesica.protocol.party import Guest, Host
+from vesica.schema import ImageSchema
 
 _ROWS_A_MESSAGE = 100_000
 
 
 def answer(me: Guest, rows: Tensor) -> None:
     """Give the host what its head reads, if it reads anything of this guest's."""
-    wanted = me.host.receive("request").scalars
-    if wanted["wanted"]:
+    request = me.host.receive("request")
+    kind = request.scalar("kind", str)
+    if request.scalar("wanted", bool):
         for some in rows.split(_ROWS_A_MESSAGE):
-            me.host.send(str(wanted["kind"]), me.represent(some))
+            me.host.send(kind, me.represent(some), wire="float32" if kind == "columns" else None)
 
 
 @torch.no_grad()
@@ -24,13 +26,23 @@ def predict(me: Host, rows: Tensor) -> Tensor:
     """The outputs (rows, outputs) of the rows, which are in the same order at every party."""
     assert me.head is not None, "the method left no head to predict with"
     me.head.eval()
-    needed = me.head.parties
     kind = "representations" if isinstance(me.head, Head) else "columns"
     for name, link in me.guests.items():
-        link.send("request", scalars={"wanted": name in needed, "kind": kind})
+        link.send("request", scalars={"wanted": name in me.head.parties, "kind": kind})
     outputs = []
     for some in rows.split(_ROWS_A_MESSAGE):
-        received = {name: me.guests[name].receive(kind).tensor for name in needed if name != me.name}
-        parts = [me.represent(some) if name == me.name else received[name] for name in needed]
+        parts = [
+            me.represent(some) if name == me.name else _receive(me, name, kind, rows=len(some))
+            for name in me.head.parties
+        ]
         outputs.append(me.head(parts))
     return torch.cat(outputs)
+
+
+def _receive(me: Host, guest: str, kind: str, *, rows: int) -> Tensor:
+    assert me.head is not None
+    if isinstance(me.head, Head):
+        return me.guests[guest].receive(kind, shape=(rows, me.head.dims[guest])).tensor
+    schema = me.head.schemas[guest]
+    dtype = torch.uint8 if isinstance(schema, ImageSchema) else torch.float32
+    return me.guests[guest].receive(kind, shape=(rows, *schema.row_shape), dtype=dtype).tensor

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from vesica.errors import RunFolderError
 from vesica.learning.resume import Stateful
+from vesica.protocol.journal import sync
 from vesica.protocol.link import Conversation, Link
 
 _RANDOM_CPU, _RANDOM_CUDA = "random.cpu", "random.cuda"
@@ -53,9 +53,9 @@ def save_atomically(path: Path, state: Any) -> None:
     metadata = {"state": json.dumps(pack(state, tensors))}
     partial = path.with_suffix(".partial")
     save_file(tensors, partial, metadata)
-    with partial.open("rb") as file:
-        os.fsync(file.fileno())
+    sync(partial)
     partial.replace(path)
+    sync(path.parent)
 
 
 def load(path: Path) -> Any:
@@ -87,6 +87,9 @@ class Resumable:
     """
 
     def __init__(self, name: str, conversation: Conversation, links: Mapping[str, Link]) -> None:
+        if name in conversation.steps:
+            raise ValueError(f"there are two long steps called '{name}': give each a name of its own")
+        conversation.steps.add(name)
         self._name = name
         self._talk = conversation
         self._links = links
@@ -97,6 +100,7 @@ class Resumable:
         """The positions that are left; the state is saved after each."""
         start, first_segment = self._restore(parts)
         for position in range(start, total):
+            self._talk.transport.check()
             self._talk.progress(self._talk.party, self._name, position, total)
             yield position
             self._save(position + 1, first_segment, parts)

@@ -1,0 +1,144 @@
+"""Semi-supervised training of one classifier at one party: few labelled rows, many unlabelled ones (FixMatch)."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Protocol, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vesica.errors import InputError, nearest
+from vesica.learning.ema import MovingAverage
+from vesica.learning.resume import Resume, Stateful, Straight
+from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch
+
+Threshold = Literal["fixed", "adaptive"]
+Align = Literal["none", "uniform", "labels"]
+
+STEPS_A_POSITION = 100  # between two checkpoints
+
+
+class Views(Protocol):
+    """Random views of rows: a weak one, or a weak and a strong one of the same rows."""
+
+    def weak(self, rows: Tensor) -> Tensor: ...
+
+    def both(self, rows: Tensor) -> tuple[Tensor, Tensor]: ...
+
+
+def semi_supervised(
+    model: nn.Module,
+    inputs: Tensor,
+    *,
+    labelled: Tensor,
+    labels: Tensor,
+    unlabelled: Tensor,
+    classes: int,
+    views: Views,
+    steps: int,
+    batch_size: int = 32,
+    mu: int = 7,
+    lambda_u: float = 1.0,
+    threshold: Threshold = "fixed",
+    align: Align = "none",
+    temperature: float = 1.0,
+    ema: float = 0.999,
+    learning_rate: float = 0.03,
+    momentum: float = 0.9,
+    weight_decay: float = 5e-4,
+    resume: Resume | None = None,
+) -> nn.Module:
+    """Train `model`, from rows of `inputs` to logits (rows, classes), and give it back with its averaged weights.
+
+    `labelled` and `unlabelled` are positions in `inputs`, `labels` go with `labelled`. A step draws `batch_size`
+    labelled rows and `mu` times as many unlabelled ones, with replacement, so that any number of them will do;
+    without unlabelled rows it is supervised training on weak views. `ema` 0 gives the last weights.
+    """
+    _check(labelled, labels, classes=classes, batch_size=batch_size)
+    objective = _objective(threshold, align, temperature=temperature, labels=labels, classes=classes)
+    optimiser = _optimiser(model, learning_rate=learning_rate, momentum=momentum, weight_decay=weight_decay)
+    average = MovingAverage(model, decay=ema)
+    parts: dict[str, Stateful] = {"model": model, "optimiser": optimiser, "average": average, "objective": objective}
+    model.train()
+    for position in (resume or Straight()).steps(math.ceil(steps / STEPS_A_POSITION), parts):
+        first = position * STEPS_A_POSITION
+        for step in range(first, min(first + STEPS_A_POSITION, steps)):
+            _set_rate(optimiser, learning_rate * cosine(step / steps))
+            some, others = _draw(labelled, batch_size), unlabelled[_draw(unlabelled, mu * batch_size)]
+            supervised, unsupervised = _losses(
+                model, objective, views, rows=inputs[labelled[some]], labels=labels[some], others=inputs[others]
+            )
+            optimiser.zero_grad()
+            (supervised + lambda_u * unsupervised).backward()
+            optimiser.step()
+            average.update()
+    model.load_state_dict(average.module.state_dict())
+    return model
+
+
+def cosine(done: float) -> float:
+    """FixMatch's share of the learning rate, from 1 at the start down to cos(7/16 pi) = .195."""
+    return math.cos(7 / 16 * math.pi * done)
+
+
+def _losses(
+    model: nn.Module, objective: FixMatch, views: Views, *, rows: Tensor, labels: Tensor, others: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The loss of the labelled rows and that of the others."""
+    if not len(others):
+        return functional.cross_entropy(model(views.weak(rows)), labels), torch.zeros((), device=rows.device)
+    weak, strong = views.both(others)
+    # In one pass, so that batch norm sees one distribution and not three.
+    logits: Tensor = model(torch.cat([views.weak(rows), weak, strong]))
+    of_rows, of_weak, of_strong = logits.split([len(rows), len(others), len(others)])
+    return functional.cross_entropy(of_rows, labels), objective(of_weak, of_strong)
+
+
+def _draw(positions: Tensor, count: int) -> Tensor:
+    """`count` places in `positions`, with replacement; none where there are no positions."""
+    rows = len(positions)
+    return torch.randint(max(rows, 1), (count if rows else 0,), device=positions.device)
+
+
+def _objective(threshold: Threshold, align: Align, *, temperature: float, labels: Tensor, classes: int) -> FixMatch:
+    for word, words in ((threshold, get_args(Threshold)), (align, get_args(Align))):
+        if word not in words:
+            raise InputError(f"semi-supervised learning has no setting '{word}'{nearest(word, words)}")
+    chosen = FixedThreshold() if threshold == "fixed" else AdaptiveThreshold(classes)
+    often = torch.bincount(labels, minlength=classes).float() if align == "labels" else torch.ones(classes)
+    alignment = None if align == "none" else Alignment(often)
+    return FixMatch(chosen, temperature=temperature, alignment=alignment).to(labels.device)
+
+
+def _optimiser(
+    model: nn.Module, *, learning_rate: float, momentum: float, weight_decay: float
+) -> torch.optim.Optimizer:
+    """Nesterov's SGD; biases and the scales of norms do not decay."""
+    parameters = list(model.parameters())
+    groups = [
+        {"params": [parameter for parameter in parameters if parameter.ndim > 1], "weight_decay": weight_decay},
+        {"params": [parameter for parameter in parameters if parameter.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.SGD(groups, lr=learning_rate, momentum=momentum, nesterov=momentum > 0)
+
+
+def _set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+
+
+def _check(labelled: Tensor, labels: Tensor, *, classes: int, batch_size: int) -> None:
+    if not len(labelled) or len(labels) != len(labelled):
+        raise InputError(
+            f"semi-supervised learning needs labelled rows with a label each and got {len(labelled)} rows and "
+            f"{len(labels)} labels: give both"
+        )
+    if int(labels.min()) < 0 or int(labels.max()) >= classes:
+        raise InputError(
+            f"the labels of semi-supervised learning are 0..{classes - 1} and these go from {int(labels.min())} to "
+            f"{int(labels.max())}: give the number of classes that there are"
+        )
+    if batch_size < 1:
+        raise InputError(f"a batch has at least one row and not {batch_size}: change batch_size")

@@ -1,0 +1,268 @@
+"""Semi-supervised training of one classifier at one party."""
+
+import math
+from collections.abc import Iterator, Mapping
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from vesica.augmentations import ImageViews, TableViews
+from vesica.errors import InputError
+from vesica.learning.resume import Stateful
+from vesica.learning.semi_supervised import cosine, semi_supervised
+from vesica.models import CNN0, MLP, TabularEncoder
+from vesica.protocol.resumable import pack, unpack
+from vesica.schema import ImageSchema, TableSchema
+
+COLUMNS = 20
+NONE = torch.arange(0)
+
+
+class Untouched:
+    """Views that change nothing."""
+
+    def weak(self, rows: Tensor) -> Tensor:
+        return rows
+
+    def both(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return rows, rows
+
+
+def blobs(rows: int = 1500) -> tuple[Tensor, Tensor]:
+    """Two overlapping clouds, even rows the one and odd rows the other."""
+    labels = torch.arange(rows) % 2
+    noise = torch.randn(rows, COLUMNS, generator=torch.Generator().manual_seed(0))
+    return noise + 0.6 * (2 * labels[:, None] - 1), labels
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(MLP(COLUMNS, (32,), 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 2))
+
+
+def fit(model: nn.Module, *, seed: int = 0, **changes) -> nn.Module:
+    """On four labelled rows and a thousand others, five hundred kept for the test."""
+    rows, labels = blobs()
+    settings = {
+        "labelled": torch.arange(4),
+        "labels": labels[:4],
+        "unlabelled": torch.arange(4, 1000),
+        "classes": 2,
+        "views": TableViews(TableSchema(COLUMNS), rows[:1000]),
+        "steps": 300,
+    } | changes
+    torch.manual_seed(seed)
+    return semi_supervised(model, rows, **settings)
+
+
+def accuracy(model: nn.Module) -> float:
+    rows, labels = blobs()
+    model.eval()
+    return (model(rows[1000:]).argmax(dim=1) == labels[1000:]).float().mean().item()
+
+
+def test_unlabelled_rows_help() -> None:
+    def trained(seed: int, unlabelled: Tensor) -> float:
+        torch.manual_seed(seed)
+        rows = torch.tensor([2 * seed, 2 * seed + 1])
+        model = MLP(COLUMNS, (32,), 2)
+        return accuracy(fit(model, seed=seed, labelled=rows, labels=rows % 2, unlabelled=unlabelled))
+
+    alone = [trained(seed, NONE) for seed in range(3)]
+    together = [trained(seed, torch.arange(10, 1000)) for seed in range(3)]
+    assert sum(together) / 3 > sum(alone) / 3 + 0.02
+    assert min(together) > 0.95
+
+
+@pytest.mark.parametrize("settings", [{}, {"threshold": "adaptive"}, {"align": "uniform"}, {"align": "labels"}])
+def test_every_setting_learns(settings: dict[str, str]) -> None:
+    assert accuracy(fit(network(), **settings)) > 0.9
+
+
+def test_equal_seeds_give_equal_weights_and_others_do_not() -> None:
+    one, two, three = (fit(network(), seed=seed, steps=20) for seed in (0, 0, 1))
+    assert same(one.state_dict(), two.state_dict())
+    assert not same(one.state_dict(), three.state_dict())
+
+
+class DeathError(Exception):
+    """The process dies."""
+
+
+class Kept:
+    """Saves after each position as a run's folder does, and dies once when told to."""
+
+    def __init__(self, die_after: int | None = None) -> None:
+        self.die_after = die_after
+        self.saved: tuple[object, dict[str, Tensor]] | None = None
+
+    def steps(self, total: int, parts: Mapping[str, Stateful]) -> Iterator[int]:
+        start = 0
+        if self.saved is not None:
+            state = unpack(*self.saved)
+            start = state["position"]
+            for name, part in parts.items():
+                part.load_state_dict(state["parts"][name])
+            torch.set_rng_state(state["random"])
+        for position in range(start, total):
+            if position == self.die_after:
+                self.die_after = None
+                raise DeathError
+            yield position
+            states = {name: part.state_dict() for name, part in parts.items()}
+            tensors: dict[str, Tensor] = {}
+            state = {"position": position + 1, "parts": states, "random": torch.get_rng_state()}
+            self.saved = pack(state, tensors), tensors
+
+
+def same(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> bool:
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.parametrize("die_after", [1, 2, 3])
+def test_a_resumed_run_equals_an_uninterrupted_one(die_after: int) -> None:
+    settings = {"threshold": "adaptive", "align": "labels", "steps": 350}
+    straight = fit(network(), **settings)
+    kept = Kept(die_after)
+    with pytest.raises(DeathError):
+        fit(network(), resume=kept, **settings)
+    assert same(fit(network(), seed=99, resume=kept, **settings).state_dict(), straight.state_dict())
+
+
+def test_a_finished_run_comes_back_with_its_averaged_weights() -> None:
+    kept = Kept()
+    trained = fit(network(), resume=kept, steps=150)
+    assert kept.saved is not None
+    assert unpack(*kept.saved)["position"] == 2
+    assert same(fit(network(), resume=kept, steps=150).state_dict(), trained.state_dict())
+
+
+class Counting(nn.Module):
+    """Counts the rows of each pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(COLUMNS, 2)
+        self.passes: list[int] = []
+
+    def forward(self, rows: Tensor) -> Tensor:
+        self.passes.append(len(rows))
+        logits: Tensor = self.linear(rows)
+        return logits
+
+
+def test_labelled_weak_and_strong_rows_share_one_pass() -> None:
+    model = Counting()
+    fit(model, steps=3, batch_size=5, mu=4)
+    assert model.passes == [5 + 20 + 20] * 3
+
+
+def test_one_step_is_sgd_on_both_losses() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(COLUMNS, 2)
+    rows, _ = blobs()
+    weight, bias = (parameter.detach().clone().requires_grad_() for parameter in model.parameters())
+    settings = {"labelled": torch.tensor([0]), "labels": torch.tensor([1]), "unlabelled": torch.tensor([8])}
+    logits = rows[[0, 8]] @ weight.T + bias
+    guess = logits[1].softmax(dim=0).max()
+    assert 0.5 < guess < 0.95
+    # The one unlabelled row, copied seven times, counts under a threshold that starts at a half.
+    loss = -logits[0].log_softmax(dim=0)[1] - 2 * guess.log()
+    loss.backward()
+    settings |= {"lambda_u": 2.0, "ema": 0.0, "weight_decay": 0.5, "threshold": "adaptive"}
+    fit(model, steps=1, views=Untouched(), **settings)
+    # The first step of Nesterov's momentum goes 1.9 gradients far; the bias does not decay.
+    torch.testing.assert_close(model.weight, weight - 0.03 * 1.9 * (weight.grad + 0.5 * weight))
+    torch.testing.assert_close(model.bias, bias - 0.03 * 1.9 * bias.grad)
+
+
+def test_the_learning_rate_falls_as_a_cosine_of_seven_sixteenths() -> None:
+    assert cosine(0.0) == 1.0
+    assert cosine(0.5) == pytest.approx(math.cos(7 * math.pi / 32))
+    assert cosine(1.0) == pytest.approx(0.19509, abs=1e-5)
+
+
+def test_the_rate_of_a_step_is_that_of_its_place_in_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates: list[float] = []
+    step = torch.optim.SGD.step
+
+    def watched(self: torch.optim.SGD) -> None:
+        rates.extend({group["lr"] for group in self.param_groups})
+        step(self)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", watched)
+    fit(network(), steps=150, learning_rate=0.01)
+    assert rates == pytest.approx([0.01 * math.cos(7 * math.pi * k / (16 * 150)) for k in range(150)])
+
+
+def test_the_model_ends_with_its_averaged_weights() -> None:
+    averaged, last = fit(network(), steps=20), fit(network(), steps=20, ema=0.0)
+    assert not same(averaged.state_dict(), last.state_dict())
+
+
+def test_few_rows_of_either_kind_are_enough() -> None:
+    one = {"labelled": torch.tensor([0]), "labels": torch.tensor([1]), "unlabelled": torch.tensor([7])}
+    for settings in (one, {"unlabelled": NONE}):
+        model = fit(network(), steps=3, **settings)
+        assert all(value.isfinite().all() for value in model.state_dict().values())
+
+
+def test_mixed_tables_learn() -> None:
+    schema = TableSchema(2, (4, 6))
+    generator = torch.Generator().manual_seed(0)
+    codes = torch.stack([torch.randint(2, size, (600,), generator=generator) for size in schema.categories], dim=1)
+    rows = torch.cat([torch.randn(600, 2, generator=generator), codes.float()], dim=1)
+    labels = codes[:, 0] - 2
+    torch.manual_seed(0)
+    model = nn.Sequential(TabularEncoder(schema, (16,), 8), nn.ReLU(), nn.Linear(8, 2))
+    some = torch.arange(20)
+    views = TableViews(schema, rows)
+    unlabelled = torch.arange(20, 600)
+    semi_supervised(
+        model, rows, labelled=some, labels=labels[some], unlabelled=unlabelled, classes=2, views=views, steps=200
+    )
+    assert (model(rows).argmax(dim=1) == labels).float().mean() > 0.95
+
+
+def test_images_learn() -> None:
+    """Bright above or bright below, which no flip or shift changes."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(200) % 2
+    images = torch.randint(120, (200, 1, 16, 8), generator=generator)
+    images[labels == 0, :, :8] += 100
+    images[labels == 1, :, 8:] += 100
+    schema = ImageSchema(1, 16, 8, (0.5,), (0.25,))
+    torch.manual_seed(0)
+    model = nn.Sequential(CNN0(schema, 16), nn.Linear(16, 2))
+    some = torch.arange(10)
+    semi_supervised(
+        model,
+        images.byte(),
+        labelled=some,
+        labels=labels[some],
+        unlabelled=torch.arange(10, 200),
+        classes=2,
+        views=ImageViews(),
+        steps=40,
+        batch_size=8,
+        mu=3,
+    )
+    model.eval()
+    assert (model(images.byte()).argmax(dim=1) == labels).float().mean() > 0.95
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"labelled": NONE, "labels": NONE}, "needs labelled rows with a label each and got 0 rows and 0 labels"),
+        ({"labels": torch.zeros(3, dtype=torch.long)}, "got 4 rows and 3 labels"),
+        ({"labels": torch.tensor([0, 1, 2, 1])}, r"are 0\.\.1 and these go from 0 to 2"),
+        ({"threshold": "adaptiv"}, "no setting 'adaptiv'; did you mean 'adaptive'"),
+        ({"align": "uniformly"}, "no setting 'uniformly'; did you mean 'uniform'"),
+        ({"batch_size": 0}, "at least one row and not 0"),
+    ],
+)
+def test_what_cannot_be_trained_on_is_refused(changes: dict[str, object], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        fit(network(), **changes)
