@@ -390,12 +390,12 @@ def federations(draw: st.DrawFn) -> Federation:
     if draw(st.booleans()):
         tables[0] = Table(tables[0].ids)
     label = random.integers(0, 3, len(tables[0])).astype(float)
-    label[random.random(len(label)) < draw(st.sampled_from([0.0, 0.3]))] = np.nan
+    label[random.random(len(label)) < draw(st.sampled_from([0.0, 0.2]))] = np.nan
     share = draw(st.sampled_from(["disjoint", "everyone", "draw"]))
-    keep = draw(st.integers(25, 40))
+    keep = draw(st.integers(30, 40))
     chosen = Overlap(keep, share, 5 if share == "draw" else None, draw(st.integers(0, 100)))
     made = federation(*tables, label=label, test=TestRows(draw(st.sampled_from([0.1, 0.2]))), overlap=chosen)
-    labelled = draw(st.sampled_from([None, 15]))
+    labelled = draw(st.sampled_from([None, 12]))
     return replace(made, labelled=labelled, labels=draw(st.sampled_from(["aligned", "all"])))
 
 
