@@ -8,8 +8,10 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "Budget": "vesica.protocol",
     "Federation": "vesica.data",
+    "FewShot": "vesica.methods",
     "Linear": "vesica.methods",
     "LocalOnly": "vesica.methods",
+    "OneShot": "vesica.methods",
     "Overlap": "vesica.data",
     "PartyData": "vesica.data",
     "Pooled": "vesica.methods",

@@ -67,7 +67,7 @@ def run(
     report: Report = None,
 ) -> None:
     """Train a method on a federation and score it on the test rows."""
-    from vesica.cli.display import print_results, watch
+    from vesica.cli.display import print_results, say, watch
     from vesica.data import Federation, make_federation
     from vesica.errors import InputError
     from vesica.experiment import fit
@@ -117,7 +117,9 @@ def run(
         entries = result.ledger.to_json() + result.scoring.to_json()
         write_report(report, [ReportedRun(result.to_json(), entries, result.curve)])
     if json_file != "-":
-        print_results([result.to_json()])
+        print_results([run.to_json() for run in (*result.milestones, result)])
+        for statement in result.statements:
+            say(statement)
 
 
 @app.command()

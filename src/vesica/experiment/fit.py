@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,10 +92,21 @@ def fit(
             config_hash=run["config_hash"],
             curve=tuple(talks[seats[0].name].curve),
             models={name: outcomes[name].model for name in talks},  # the host's first
+            statements=tuple(talks[seats[0].name].statements),
         )
+        earlier = [with_outcome(result, name, outcome) for name, outcome in host.milestones.items()]
+        result = replace(result, milestones=tuple(earlier))
         if folder is not None:
             save(folder, result, outcomes, keep_messages=keep_messages)
         return result
+
+
+def with_outcome(result: Result, method: str, outcome: Outcome) -> Result:
+    """What an earlier method reached on the way to this result."""
+    assert outcome.metrics is not None
+    return replace(
+        result, method=method, metrics=outcome.metrics, ledger=outcome.training, scoring=outcome.scoring, models={}
+    )
 
 
 def check_settings(method: Method, *, wire: str, engine: str, device: str) -> None:

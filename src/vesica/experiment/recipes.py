@@ -123,17 +123,20 @@ def reproduce(
         folder = None if out is None else out / case.folder
         finished = folder / "reproduced.json" if folder else None
         if finished is not None and finished.exists():
-            yield Reproduced(**read_json(finished))
+            yield from (Reproduced(**values) for values in read_json(finished)["runs"])
             continue
         federation = case.federation(data_dir)
         result = fit(
             case.method, federation, seed=case.seed, wire=case.wire, device=device, out=folder, progress=progress
         )
-        line = {**result.to_json(), **circumstances(table, device=device, sha256=federation.sha256)}
-        done = Reproduced(line, result.ledger.to_json() + result.scoring.to_json(), result.curve)
+        where = circumstances(table, device=device, sha256=federation.sha256)
+        runs = [
+            Reproduced({**run.to_json(), **where}, run.ledger.to_json() + run.scoring.to_json(), run.curve)
+            for run in (*result.milestones, result)
+        ]
         if finished is not None:
-            write_atomically(finished, json.dumps(vars(done)))
-        yield done
+            write_atomically(finished, json.dumps({"runs": [vars(run) for run in runs]}))
+        yield from runs
 
 
 def circumstances(table: str, *, device: str, sha256: str | None) -> dict[str, Any]:

@@ -33,6 +33,8 @@ class Result:
     config_hash: str
     curve: tuple[Mapping[str, float], ...]
     models: Mapping[str, PartyModel]
+    statements: tuple[str, ...] = ()  # what the messages give away, in plain words
+    milestones: tuple[Result, ...] = ()  # what earlier methods reached that this one goes on from; no models
 
     def to_json(self) -> dict[str, Any]:
         ledger = self.ledger
@@ -53,6 +55,7 @@ class Result:
             "config": dict(self.config),
             "config_hash": self.config_hash,
             "version": __version__,
+            "statements": list(self.statements),
         }
 
     def predict(self, tables: Mapping[str, Table | Any], *, id: str = "id", without: Sequence[str] = ()) -> Predictions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ class Outcome:
     training: Ledger
     scoring: Ledger
     metrics: Mapping[str, float | None] | None = None  # the host's
+    milestones: Mapping[str, Outcome] = field(default_factory=dict)  # the host's
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,12 @@ class Seat:
         method.guest(me)
         training = begin_scoring(talk)
         answer(me, me.rows.test)
-        return Outcome(self._model(me), training, talk.ledger)
+        scoring, model = talk.ledger, self._model(me)
+        for milestone in me.milestones.values():
+            begin_scoring(talk)
+            me.encoder = milestone.encoder
+            answer(me, me.rows.test)
+        return Outcome(model, training, scoring)
 
     def be_host(
         self,
@@ -106,8 +112,16 @@ class Seat:
         method.host(me)
         training = begin_scoring(talk)
         metrics = score(task, predict(me, me.rows.test), me.labels[me.rows.test])
-        model = replace(self._model(me), head=me.head, task=task)
-        return Outcome(model, training, talk.ledger, metrics)
+        model, scoring = replace(self._model(me), head=me.head, task=task), talk.ledger
+        earlier = {}
+        for name, milestone in me.milestones.items():
+            begin_scoring(talk)
+            me.encoder, me.head = milestone.encoder, milestone.head
+            then = Ledger(self.name, host=self.name)
+            then.restore(milestone.entries)
+            values = score(task, predict(me, me.rows.test), me.labels[me.rows.test])
+            earlier[name] = Outcome(model, then, talk.ledger, values)
+        return Outcome(model, training, scoring, metrics, earlier)
 
     def _sort(self, agreement: Agreement) -> Rows:
         """This party's rows, now that it is agreed which aligned ones are labelled and which validate."""

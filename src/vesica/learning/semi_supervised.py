@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
 import torch
@@ -12,12 +13,30 @@ from torch.nn import functional
 from vesica.errors import InputError, nearest
 from vesica.learning.ema import MovingAverage
 from vesica.learning.resume import Resume, Stateful, Straight
+from vesica.learning.training import Stopping, evaluate
+from vesica.metrics import Task
 from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch
 
 Threshold = Literal["fixed", "adaptive"]
 Align = Literal["none", "uniform", "labels"]
 
 STEPS_A_POSITION = 100  # between two checkpoints
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When to stop: after `patience` looks at some labelled rows of which none was the best."""
+
+    task: Task
+    rows: Tensor  # positions in the inputs
+    labels: Tensor
+    patience: int
+
+    def look(self, model: nn.Module, inputs: Tensor) -> tuple[float, float]:
+        modules = {"model": model}
+        labels = torch.zeros(len(inputs), dtype=self.labels.dtype, device=self.labels.device)
+        labels[self.rows] = self.labels
+        return evaluate(modules, lambda rows: model(inputs[rows]), labels, rows=self.rows, task=self.task)
 
 
 class Views(Protocol):
@@ -48,19 +67,24 @@ def semi_supervised(
     learning_rate: float = 0.03,
     momentum: float = 0.9,
     weight_decay: float = 5e-4,
+    stopping: Stop | None = None,
     resume: Resume | None = None,
 ) -> nn.Module:
     """Train `model`, from rows of `inputs` to logits (rows, classes), and give it back with its averaged weights.
 
     `labelled` and `unlabelled` are positions in `inputs`, `labels` go with `labelled`. A step draws `batch_size`
     labelled rows and `mu` times as many unlabelled ones, with replacement, so that any number of them will do;
-    without unlabelled rows it is supervised training on weak views. `ema` 0 gives the last weights.
+    without unlabelled rows it is supervised training on weak views. `ema` 0 gives the last weights. With `stopping`
+    the averaged weights that were best on its rows are given back, looked at every hundred steps.
     """
     _check(labelled, labels, classes=classes, batch_size=batch_size)
     objective = _objective(threshold, align, temperature=temperature, labels=labels, classes=classes)
     optimiser = _optimiser(model, learning_rate=learning_rate, momentum=momentum, weight_decay=weight_decay)
     average = MovingAverage(model, decay=ema)
     parts: dict[str, Stateful] = {"model": model, "optimiser": optimiser, "average": average, "objective": objective}
+    best = Stopping({"model": average.module}, patience=stopping.patience if stopping else 0)
+    if stopping:
+        parts["best"] = best
     model.train()
     for position in (resume or Straight()).steps(math.ceil(steps / STEPS_A_POSITION), parts):
         first = position * STEPS_A_POSITION
@@ -74,6 +98,11 @@ def semi_supervised(
             (supervised + lambda_u * unsupervised).backward()
             optimiser.step()
             average.update()
+        if stopping:
+            best.judge(stopping.look(average.module, inputs))
+            if best.stop:
+                break
+    best.restore_best()
     model.load_state_dict(average.module.state_dict())
     return model
 

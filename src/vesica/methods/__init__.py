@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from vesica.errors import InputError, nearest
 from vesica.methods.linear import Linear
 from vesica.methods.local_only import LocalOnly
+from vesica.methods.one_shot import FewShot, OneShot
 from vesica.methods.pooled import Pooled
 from vesica.methods.split_nn import SplitNN
 from vesica.protocol import Guest, Host
@@ -20,6 +21,8 @@ METHODS: dict[str, type[Any]] = {
     "pooled": Pooled,
     "linear": Linear,
     "split-nn": SplitNN,
+    "one-shot": OneShot,
+    "few-shot": FewShot,
 }
 
 _LEAST = {"batch_size": 1}  # the least a field may be, where that is not 0
@@ -64,7 +67,7 @@ def check_fields(method: Method) -> None:
         least = _LEAST.get(field.name, 0)
         if isinstance(value, int | float) and not least <= value < math.inf:
             raise InputError(f"field '{field.name}' of method '{name_of(method)}' is {value}: it is {least} or more")
-        if isinstance(value, tuple) and not all(size >= 1 for size in value):
+        if isinstance(value, tuple) and not all(size >= (1 if type(size) is int else 0) for size in value):
             raise InputError(f"field '{field.name}' of method '{name_of(method)}' is {value}: each is 1 or more")
 
 

@@ -52,6 +52,7 @@ class Conversation:
     progress: Progress = silently
     curve: list[dict[str, float]] = field(default_factory=list)  # validation values as training went on
     steps: set[str] = field(default_factory=set)  # the long steps that were entered
+    statements: list[str] = field(default_factory=list)  # what the messages give away, in plain words
 
     def note(self, value: float) -> None:
         """Put a validation value on the curve, where it stands in rounds and bytes; one that is undefined is not."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from vesica.metrics import Task
 from vesica.models import AnyHead, EncoderSpec
+from vesica.protocol.ledger import Entry
 from vesica.protocol.link import Conversation, Link
 from vesica.protocol.message import Message, Scalar
 from vesica.protocol.resumable import Resumable
@@ -35,6 +37,15 @@ class Rows:
         return self.labelled[~torch.isin(self.labelled, self.validation)]
 
 
+@dataclass(frozen=True)
+class Milestone:
+    """A party's models and messages at a moment of a method that goes on."""
+
+    encoder: nn.Module | None
+    head: AnyHead | None  # the host's
+    entries: list[Entry]
+
+
 @dataclass
 class Party:
     """One side of a conversation, with its own rows, its own model and its own random numbers."""
@@ -50,6 +61,7 @@ class Party:
     encoder: nn.Module | None = None  # left out: a fresh one
 
     def __post_init__(self) -> None:
+        self.milestones: dict[str, Milestone] = {}
         if self.encoder is None and self.encoder_spec is not None:
             self.use(self.encoder_spec)
 
@@ -76,6 +88,13 @@ class Party:
         representations = torch.cat([self.encode(some) for some in rows.split(_ROWS_AT_ONCE)])
         self.encoder.train(training)
         return representations
+
+    def milestone(self, name: str) -> None:
+        """Remember how things stand: an earlier method's result, scored beside this one's in the end."""
+        self.milestones[name] = self.keep()
+
+    def keep(self) -> Milestone:
+        return Milestone(copy.deepcopy(self.encoder), None, list(self.conversation.ledger.entries))
 
     def public_random(self, purpose: str) -> torch.Generator:
         """Random numbers that every party of this run draws alike; they are no secret."""
@@ -109,6 +128,9 @@ class Host(Party):
     @property
     def guests(self) -> Mapping[str, Link]:
         return self.links
+
+    def keep(self) -> Milestone:
+        return replace(super().keep(), head=copy.deepcopy(self.head))
 
     def gather(self, kind: str) -> dict[str, Message]:
         """One message from every guest: a round up."""

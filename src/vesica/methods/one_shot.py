@@ -1,0 +1,264 @@
+"""One-shot and few-shot VFL. Sun et al., "Communication-Efficient Vertical Federated Learning with Limited Overlapping
+Samples", ICCV 2023, Algorithms 1 and 2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vesica.augmentations import views_of
+from vesica.errors import InputError
+from vesica.learning.cluster import cluster, purity
+from vesica.learning.estimation import estimate, gate
+from vesica.learning.semi_supervised import Align, Stop, Threshold, semi_supervised
+from vesica.learning.training import train
+from vesica.models import Head
+from vesica.protocol import Guest, Host
+from vesica.protocol.party import Party
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Rows of a party, by position, with a class each: the true one, or a temporary one."""
+
+    rows: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class OneShot:
+    """Three rounds: representations up, gradients down, better representations up.
+
+    The gradients of a random head tell the guests which aligned rows belong together; with these clusters as temporary
+    labels each guest learns from all its rows, aligned or not.
+    """
+
+    guest_steps: int = 2000
+    guest_patience: int = 8  # looks at the validation rows, one every 100 steps; 0: use all labels, to the end
+    batch_size: int = 32
+    mu: int = 7  # unlabelled rows for each labelled one
+    lambda_u: float = 1.0
+    threshold: Threshold = "fixed"
+    align: Align = "none"
+    temperature: float = 1.0
+    ema: float = 0.999
+    learning_rate: float = 0.03
+    weight_decay: float = 5e-4
+    host_epochs: int = 200
+    host_patience: int = 20
+    host_learning_rate: float = 1e-3
+
+    def guest(self, me: Guest) -> None:
+        self.follow(me)
+
+    def host(self, me: Host) -> None:
+        self.lead(me)
+
+    def follow(self, me: Guest) -> tuple[Labelled, nn.Module]:
+        """Algorithm 1 at a guest; its temporary labels, and its encoder with a classifier of its own on top."""
+        rows = me.rows.labelled
+        me.host.send("representations", me.represent(rows))  # (1)
+        answer = me.host.receive("gradients", shape=(len(rows), dim_of(me)))  # (2)
+        known = Labelled(rows, cluster(answer.tensor, answer.scalar("classes", int)))  # (3)
+        model = self.learn(me, known, step="semi-supervised")  # (4)
+        me.host.send("representations", me.represent(rows))  # (5)
+        return known, model
+
+    def lead(self, me: Host) -> tuple[list[Tensor], nn.Module | None]:
+        """Algorithm 1 at the host, which leaves its head; all parties' parts, and its own branch if it has one."""
+        if me.task.kind != "classification":
+            raise InputError("one-shot groups rows by class and cannot learn a regression: take split-nn")
+        rows, labels = me.rows.labelled, me.labels[me.rows.labelled]
+        me.head = head = Head(me.dims, me.task.outputs).to(me.device)
+        own = own_part(me)
+        parts = [*own, *me.gather_representations(len(rows))]
+        gradients = gradients_of(head, parts, labels)[len(own) :]  # (2)
+        for link, gradient in zip(me.guests.values(), gradients, strict=True):
+            link.send("gradients", gradient, scalars={"classes": me.task.outputs})
+        self.disclose(me, gradients)
+        # A host with features is one more view, but with the true labels.
+        model = None if me.encoder is None else self.learn(me, Labelled(rows, labels), step="semi-supervised")
+        parts = [*own_part(me), *me.gather_representations(len(rows))]
+        self.classify(me, head, parts, step="classifier")  # (6)
+        return parts, model
+
+    def learn(self, me: Party, known: Labelled, *, step: str) -> nn.Module:
+        """Semi-supervised learning of this party's encoder, from the rows it has labels for and all its others."""
+        assert me.encoder is not None
+        assert me.encoder_spec is not None
+        everything = torch.cat([me.rows.aligned, me.rows.unaligned])
+        held_out = torch.isin(known.rows, me.rows.validation)
+        if not self.guest_patience:
+            held_out = torch.zeros_like(held_out)
+        classifier = nn.Linear(dim_of(me), me.task.outputs).to(me.device)
+        return semi_supervised(
+            nn.Sequential(me.encoder, classifier),
+            me.inputs,
+            labelled=known.rows[~held_out],
+            labels=known.labels[~held_out],
+            unlabelled=everything[~torch.isin(everything, known.rows)],
+            classes=me.task.outputs,
+            views=views_of(me.encoder_spec.schema, me.inputs[everything]),
+            steps=self.guest_steps,
+            batch_size=self.batch_size,
+            mu=self.mu,
+            lambda_u=self.lambda_u,
+            threshold=self.threshold,
+            align=self.align,
+            temperature=self.temperature,
+            ema=self.ema,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            stopping=Stop(me.task, known.rows[held_out], known.labels[held_out], self.guest_patience)
+            if held_out.any()
+            else None,
+            resume=me.resumable(step),
+        )
+
+    def classify(self, me: Host, head: Head, parts: list[Tensor], *, step: str) -> None:
+        """Train a head on representations of the labelled rows that no longer change."""
+        held_out = torch.isin(me.rows.labelled, me.rows.validation)
+        train(
+            {"head": head},
+            lambda rows: head([part[rows] for part in parts]),
+            me.labels[me.rows.labelled],
+            rows=torch.nonzero(~held_out).squeeze(1),
+            validation=torch.nonzero(held_out).squeeze(1),
+            task=me.task,
+            epochs=self.host_epochs,
+            patience=self.host_patience,
+            batch_size=self.batch_size,
+            learning_rate=self.host_learning_rate,
+            weight_decay=0.0,
+            resume=me.resumable(step),
+        )
+
+    def disclose(self, me: Host, gradients: list[Tensor]) -> None:
+        """Say what the gradients give away, measured as a guest could."""
+        labels = me.labels[me.rows.labelled]
+        share = max(purity(cluster(gradient, me.task.outputs), labels) for gradient in gradients)
+        me.conversation.statements.append(
+            f"The gradients disclose the labels of the {len(labels)} labelled aligned rows to every guest, up to "
+            f"renaming: k-means on them puts {share:.1%} of the rows with their own class."
+        )
+
+
+@dataclass(frozen=True)
+class FewShot(OneShot):
+    """Five rounds: one-shot VFL, then the host tells each guest which unaligned rows it may label by itself.
+
+    The paper has two guests. Here the parts of every other party are estimated, the host's own among them; a host with
+    features expands its own labelled rows the same way.
+    """
+
+    thresholds: tuple[float, ...] = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # t is chosen of these, on the validation rows
+
+    def guest(self, me: Guest) -> None:
+        known, model = self.follow(me)
+        me.milestone("one-shot")
+        me.host.send("unaligned-representations", me.represent(me.rows.unaligned))
+        chances = me.host.receive("probabilities", shape=(len(me.rows.unaligned),)).tensor
+        self.learn(me, expand(me, known, model, chances), step="semi-supervised-again")
+        me.host.send("representations", me.represent(me.rows.labelled))
+
+    def host(self, me: Host) -> None:
+        parts, model = self.lead(me)
+        me.milestone("one-shot")
+        unaligned = {name: link.receive("unaligned-representations").tensor for name, link in me.guests.items()}
+        if me.encoder is not None:
+            unaligned[me.name] = me.represent(me.rows.unaligned)
+        chances = self.infer(me, dict(zip(me.dims, parts, strict=True)), unaligned)
+        for name, link in me.guests.items():
+            link.send("probabilities", chances[name])
+        if model is not None:
+            known = Labelled(me.rows.labelled, me.labels[me.rows.labelled])
+            self.learn(me, expand(me, known, model, chances[me.name]), step="semi-supervised-again")
+        me.head = head = Head(me.dims, me.task.outputs).to(me.device)
+        parts = [*own_part(me), *me.gather_representations(len(me.rows.labelled))]
+        self.classify(me, head, parts, step="classifier-again")
+
+    def infer(self, me: Host, aligned: dict[str, Tensor], unaligned: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Algorithm 2, InferProb: each party's chances of a pseudo-label for its unaligned rows."""
+        judges = {}
+        joint = me.head
+        assert isinstance(joint, Head)
+        for name, part in aligned.items():
+            head = Head({name: part.shape[1]}, me.task.outputs).to(me.device)
+            self.classify(me, head, [part], step=f"classifier-of-{name}")
+            judges[name] = Judge(name, head, joint, aligned)
+        held_out = torch.isin(me.rows.labelled, me.rows.validation)
+        threshold = self.choose_threshold(judges, held_out, me.labels[me.rows.labelled])
+        me.conversation.statements.append(
+            f"The guests gave the host the representations of {sum(map(len, unaligned.values()))} unaligned rows. The "
+            f"threshold t = {threshold} was chosen on {int(held_out.sum())} validation rows."
+        )
+        return {name: gate(*judges[name].judge(part), threshold=threshold) for name, part in unaligned.items()}
+
+    def choose_threshold(self, judges: dict[str, Judge], held_out: Tensor, labels: Tensor) -> float:
+        """The threshold that lets most right pseudo-labels through, less the wrong ones, on rows held out."""
+
+        def balance(threshold: float) -> int:
+            total = 0
+            for judge in judges.values():
+                local, joint = judge.held_out(held_out)
+                through = gate(local, joint, threshold=threshold) > 0
+                right = local.argmax(dim=1) == labels[held_out]
+                total += int((through & right).sum()) - int((through & ~right).sum())
+            return total
+
+        return max(self.thresholds, key=lambda threshold: (balance(threshold), threshold))
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Judges rows that one party alone has: by its own part, and with the others' parts estimated."""
+
+    party: str
+    local: Head
+    joint: Head
+    aligned: dict[str, Tensor]
+
+    @torch.no_grad()
+    def judge(self, rows: Tensor, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The probabilities of both classifiers; the others' parts come from the aligned rows that are kept."""
+        known = {name: part if keep is None else part[keep] for name, part in self.aligned.items()}
+        others = [name for name in known if name != self.party]
+        estimates = dict(zip(others, estimate(rows, known[self.party], [known[n] for n in others]), strict=True))
+        parts = [rows if name == self.party else estimates[name] for name in known]
+        return self.local([rows]).softmax(dim=1), self.joint(parts).softmax(dim=1)
+
+    def held_out(self, held_out: Tensor) -> tuple[Tensor, Tensor]:
+        """Aligned rows judged as if the other parties did not have them."""
+        return self.judge(self.aligned[self.party][held_out], ~held_out)
+
+
+@torch.no_grad()
+def expand(me: Party, known: Labelled, model: nn.Module, chances: Tensor) -> Labelled:
+    """Algorithm 2, lines 10-12: some unaligned rows, drawn by their chances, join with labels of the party's own."""
+    rows = me.rows.unaligned[torch.rand(len(chances), device=chances.device) < chances]
+    model.eval()
+    labels = [model(me.inputs[some]).argmax(dim=1) for some in rows.split(4096)]
+    return Labelled(torch.cat([known.rows, rows]), torch.cat([known.labels, *labels]))
+
+
+def own_part(me: Host) -> list[Tensor]:
+    return [] if me.encoder is None else [me.represent(me.rows.labelled)]
+
+
+def dim_of(me: Party) -> int:
+    assert me.encoder_spec is not None
+    return me.encoder_spec.dim
+
+
+def gradients_of(head: Head, parts: list[Tensor], labels: Tensor) -> list[Tensor]:
+    """The gradient of each row's own cross entropy by each part, (rows, dim) each.
+
+    Of the sum and not of the mean: a mean over batches makes the rows of a short last batch stand out, and k-means
+    then finds batches instead of classes.
+    """
+    leaves = [part.detach().requires_grad_() for part in parts]
+    loss = functional.cross_entropy(head(leaves), labels, reduction="sum")
+    return list(torch.autograd.grad(loss, leaves))
