@@ -5,6 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from vesica.data import Federation, Overlap, PartyData, Table, TestRows
+from vesica.methods import METHODS, Method
+
+REFUSE_REGRESSION = ("one-shot", "few-shot")
+_CHEAP = {"epochs": 2, "guest_steps": 20, "host_epochs": 2}
+
+
+def quick(name: str) -> Method:
+    """A method by name, with settings that take a moment."""
+    fields = METHODS[name].__dataclass_fields__
+    method: Method = METHODS[name](**{field: value for field, value in _CHEAP.items() if field in fields})
+    return method
 
 
 def ids(rows: int) -> np.ndarray:

@@ -54,7 +54,7 @@ def test_the_demo_ends_with_a_table_and_a_report() -> None:
         pytest.skip("make demo would set up first: run the tests with make test")
     run = subprocess.run(["make", "demo"], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    for method in ("local-only", "pooled", "split-nn"):
+    for method in ("local-only", "pooled", "split-nn", "one-shot", "few-shot"):
         assert method in run.stdout
     assert "split-nn" in (ROOT / "report.html").read_text()
 

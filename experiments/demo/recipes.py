@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from vesica.experiment.recipes import Case, Recipe
-from vesica.methods import LocalOnly, Pooled, SplitNN
+from vesica.methods import FewShot, LocalOnly, Pooled, SplitNN
 
-METHODS = (LocalOnly(), Pooled(), SplitNN())
+METHODS = (LocalOnly(), Pooled(), SplitNN(), FewShot())  # few-shot gives one-shot too
 
 
 def credit(seeds: int) -> Sequence[Case]:

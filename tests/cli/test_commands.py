@@ -16,8 +16,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from federations import quick
 from vesica.data import SCENARIOS
-from vesica.methods import METHODS
+from vesica.methods import METHODS, config_of
 
 RUN = ("run", "split-nn", "--federation", "federation.toml", "--set", "epochs=2")
 KEYS = [
@@ -184,8 +185,10 @@ def test_a_host_with_labels_only_trains_and_need_not_bring_anything_to_predict(f
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_runs_on_mixed_tables(folder: Path, vesica: Any, method: str) -> None:
-    epochs = [name for name in METHODS[method].__dataclass_fields__ if name.endswith("epochs")]
-    settings = [part for name in epochs for part in ("--set", f"{name}=1")]
+    fields = config_of(quick(method)).items()
+    settings = [
+        part for name, value in fields if name.endswith(("epochs", "steps")) for part in ("--set", f"{name}={value}")
+    ]
     result = run_json(vesica, "run", method, "--federation", "federation.toml", *settings)
     assert 0 <= result["metrics"]["accuracy"] <= 1
     assert result["rounds"] == 0 or result["bytes"]["wire"] > 0

@@ -265,3 +265,27 @@ def test_the_prepared_tensor_is_finite_in_range_and_exact_after_json(
         for codes, count in zip(prepared[:, schema.numeric :].T, schema.categories, strict=True):
             assert set(codes.tolist()) <= set(range(count))
         assert torch.equal(again.apply(table(columns_of(rows))), prepared)
+
+
+def test_quantile_scaling_maps_ranks_to_normal_scores_and_keeps_the_order() -> None:
+    from scipy.stats import norm
+
+    skewed = np.exp(np.random.default_rng(0).normal(size=4000) * 3)
+    table = Table(np.arange(4000).astype(str), {"x": skewed})
+    fitted = Preparation.fit(table, np.arange(3000), party="bank", scale="quantile")
+    scores = fitted.apply(table)[:, 0].numpy()
+    assert (np.diff(scores[np.argsort(skewed)]) >= 0).all()
+    ranks = (np.argsort(np.argsort(skewed[:3000])) + 0.5) / 3000
+    inner = (ranks > 0.01) & (ranks < 0.99)  # between the outermost knots a straight line is a coarse guess
+    assert np.abs(scores[:3000] - norm.ppf(ranks))[inner].max() < 0.05
+    again = Preparation.from_json(json.loads(json.dumps(fitted.to_json())))
+    assert torch.equal(again.apply(table), fitted.apply(table))
+
+
+def test_quantile_scaling_of_few_distinct_values_and_of_a_constant() -> None:
+    table = Table(np.arange(4).astype(str), {"x": np.array([1.0, 1.0, 2.0, 3.0]), "y": np.full(4, 7.0)})
+    scores = Preparation.fit(table, np.arange(4), party="bank", scale="quantile").apply(table)
+    assert scores[0, 0] == scores[1, 0] < scores[2, 0] < scores[3, 0]
+    assert scores[:, 1].tolist() == [0.0] * 4
+    beyond = Table(np.array(["z"]), {"x": np.array([1e9]), "y": np.array([7.0])})
+    assert Preparation.fit(table, np.arange(4), party="bank", scale="quantile").apply(beyond)[0, 0] == scores[3, 0]

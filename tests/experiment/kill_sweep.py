@@ -1,7 +1,7 @@
 """Kills a run at a chosen moment, again and again, and takes it up each time. Run by test_resume.py.
 
-Usage: kill_sweep.py FOLDER WHAT GUESTS: prints a JSON line a moment. Every run is a process of its own, killed with
-SIGKILL from within, so that nothing of it is left but what it had written.
+Usage: kill_sweep.py FOLDER WHAT GUESTS [METHOD]: prints a JSON line a moment. Every run is a process of its own,
+killed with SIGKILL from within, so that nothing of it is left but what it had written.
 """
 
 import hashlib
@@ -20,9 +20,14 @@ import vesica.protocol.journal as journal
 import vesica.protocol.resumable as resumable
 from federations import small_federation
 from vesica.experiment import fit
-from vesica.methods import SplitNN
+from vesica.methods import FewShot, OneShot, SplitNN
 
-METHOD = SplitNN(epochs=3, patience=2, batch_size=16, hidden=(4,))
+SHOTS = {"guest_steps": 110, "host_epochs": 2, "batch_size": 8, "mu": 2}
+METHODS = {
+    "split-nn": SplitNN(epochs=3, patience=2, batch_size=16, hidden=(4,)),
+    "one-shot": OneShot(**SHOTS),
+    "few-shot": FewShot(**SHOTS),
+}
 
 
 def die() -> None:
@@ -101,13 +106,14 @@ def outcome(folder: Path) -> dict[str, str]:
     return found
 
 
-def main(root: Path, what: str, guests: int) -> None:
+def main(root: Path, what: str, guests: int, name: str = "split-nn") -> None:
+    method = METHODS[name]
     federation = small_federation(guests=guests, rows=60)
 
     def run(out: Path) -> Callable[[], None]:
-        return lambda: fit(METHOD, federation, out=out) and None
+        return lambda: fit(method, federation, out=out) and None
 
-    fit(METHOD, federation)  # what torch imports on first use is imported once, here
+    fit(method, federation)  # what torch imports on first use is imported once, here
     assert in_a_process(run(root / "whole")) == 0
     expected = outcome(root / "whole")
     for moment in range(1, 10_000):
@@ -126,4 +132,4 @@ def main(root: Path, what: str, guests: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), *sys.argv[4:])

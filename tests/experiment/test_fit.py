@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from federations import small_federation
+from federations import quick, small_federation
 from vesica.data import Federation, Overlap, PartyData, Table, Text
 from vesica.engines import InProcess
 from vesica.errors import BudgetError, InputError, RunFolderError, VesicaError
@@ -31,7 +31,7 @@ def weights(result: Result) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_same_seed_gives_the_same_bits_twice_and_another_seed_others(name: str) -> None:
-    method = METHODS[name](epochs=2)
+    method = quick(name)
     one, two = (fit(method, small_federation(guests=2), seed=4) for _ in range(2))
     other = fit(method, small_federation(guests=2), seed=5)
     assert weights(one).keys() == weights(two).keys()
@@ -216,8 +216,9 @@ def test_the_ledgers_hold_every_frame_that_the_transport_carried(name: str, monk
     carried = []
     deliver = InProcess.deliver
     monkeypatch.setattr(InProcess, "deliver", lambda *args: (carried.append(len(args[-1])), deliver(*args))[1])
-    result = fit(METHODS[name](epochs=2), small_federation(guests=3))
-    entries = result.ledger.entries + result.scoring.entries
+    result = fit(quick(name), small_federation(guests=3))
+    scorings = [run.scoring for run in (result, *result.milestones)]
+    entries = result.ledger.entries + [entry for scoring in scorings for entry in scoring.entries]
     assert sorted(entry.wire for entry in entries) == sorted(carried)
 
 
@@ -240,7 +241,7 @@ def mixed_federation() -> Federation:
 @pytest.mark.parametrize("wire", ["float16", "bfloat16", "int8"])
 @pytest.mark.parametrize("name", ["pooled", "linear"])
 def test_no_wire_rounds_the_codes_of_categories(name: str, wire: str) -> None:
-    full, narrow = (fit(METHODS[name](epochs=2), mixed_federation(), wire=w) for w in ("float32", wire))
+    full, narrow = (fit(quick(name), mixed_federation(), wire=w) for w in ("float32", wire))
     assert narrow.metrics == full.metrics
 
 

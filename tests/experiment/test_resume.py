@@ -12,9 +12,9 @@ import pytest
 SWEEP = Path(__file__).with_name("kill_sweep.py")
 
 
-def sweep(folder: Path, what: str, guests: int) -> list[dict[str, object]]:
+def sweep(folder: Path, what: str, guests: int, method: str) -> list[dict[str, object]]:
     run = subprocess.run(
-        [sys.executable, str(SWEEP), str(folder), what, str(guests)],
+        [sys.executable, str(SWEEP), str(folder), what, str(guests), method],
         capture_output=True,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -24,18 +24,22 @@ def sweep(folder: Path, what: str, guests: int) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(
-    ("what", "guests", "at_least"),
+    ("method", "what", "guests", "at_least"),
     [
-        ("after-message", 1, 40),
-        ("after-message", 2, 80),
-        ("half-message", 1, 40),
-        ("inside-training", 1, 12),
-        ("before-checkpoint", 2, 6),
-        ("after-checkpoint", 2, 6),
+        ("split-nn", "after-message", 1, 40),
+        ("split-nn", "after-message", 2, 80),
+        ("split-nn", "half-message", 1, 40),
+        ("split-nn", "inside-training", 1, 12),
+        ("split-nn", "before-checkpoint", 2, 6),
+        ("split-nn", "after-checkpoint", 2, 6),
+        ("few-shot", "after-message", 1, 20),
+        ("few-shot", "before-checkpoint", 1, 12),
     ],
 )
-def test_a_killed_run_goes_on_and_ends_bit_identical(tmp_path: Path, what: str, guests: int, at_least: int) -> None:
-    moments = sweep(tmp_path, what, guests)
+def test_a_killed_run_goes_on_and_ends_bit_identical(
+    tmp_path: Path, method: str, what: str, guests: int, at_least: int
+) -> None:
+    moments = sweep(tmp_path, what, guests, method)
     assert len(moments) >= at_least
     assert all(moment["killed"] == -signal.SIGKILL for moment in moments)
     assert [moment for moment in moments if not moment["same"]] == []

@@ -134,6 +134,11 @@ def test_everything_from_a_run_is_escaped(tmp_path: Path) -> None:
     assert "&lt;script&gt;alert(" in html
 
 
+def test_what_a_run_gives_away_stands_before_its_conversation(tmp_path: Path) -> None:
+    html = page(tmp_path, reported(but={"statements": ["The gradients disclose <every> label."]}))
+    assert "What it gives away.</strong> The gradients disclose &lt;every&gt; label." in html
+
+
 def test_a_name_that_looks_like_a_formula_or_has_foreign_letters_is_shown_as_it_is(tmp_path: Path) -> None:
     drawing = page(tmp_path, reported("$x^{$ 方法")).split('<svg class="plot"')[1]
     assert "$x^{$ 方法" in drawing

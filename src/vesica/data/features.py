@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy.stats import norm
 
 from vesica.data.kinds import as_days, as_numbers, as_text, as_truth
 from vesica.data.table import Array, Column
 from vesica.errors import InputError
 
-Scale = Literal["standard", "minmax"]
+Scale = Literal["standard", "minmax", "quantile"]
 
 VALUES = {"numeric": as_numbers, "boolean": as_truth, "date": as_days}
 LARGEST = float(np.finfo(np.float32).max)
 MOST_CATEGORIES = 100_000
+MOST_KNOTS = 256
 UNKNOWN, MISSING, FIRST = 0, 1, 2  # codes
 
 
@@ -30,6 +32,8 @@ class Quantity:
     divisor: float
     indicator: bool  # whether missing values were seen in training
     clock: bool = False  # whether dates had a time of day
+    knots: tuple[float, ...] = ()  # of scale "quantile": values, rising, and the normal scores they map to
+    scores: tuple[float, ...] = ()
 
     @classmethod
     def fit(cls, name: str, column: Column, *, kind: str, scale: Scale) -> "Quantity":
@@ -43,7 +47,9 @@ class Quantity:
         median = float(np.median(present / unit)) * unit
         center, divisor = (0.0, 1.0) if kind == "boolean" else scaling(present / unit, unit, scale)
         clock = kind == "date" and bool((present % 1 != 0).any())
-        return cls(name, kind, median, center, divisor, bool(gaps.any()), clock)
+        ranked = scale == "quantile" and kind != "boolean" and present.min() < present.max()
+        knots, scores = normal_scores(present) if ranked else ((), ())
+        return cls(name, kind, median, center, divisor, bool(gaps.any()), clock, knots, scores)
 
     @property
     def width(self) -> int:
@@ -54,9 +60,12 @@ class Quantity:
         values = finite(VALUES[self.kind](column, self.column), self.column)
         gaps = np.isnan(values)
         filled = np.where(gaps, self.median, values)
-        with np.errstate(over="ignore"):
-            scaled = np.clip((filled - self.center) / self.divisor, -LARGEST, LARGEST)
+        scaled = np.interp(filled, self.knots, self.scores) if self.knots else self.scaled(filled)
         return [scaled, *([gaps] if self.indicator else []), *self.cycles(filled)]
+
+    def scaled(self, filled: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return np.clip((filled - self.center) / self.divisor, -LARGEST, LARGEST)
 
     def cycles(self, days: Array) -> list[Array]:
         if self.kind != "date":
@@ -99,11 +108,21 @@ def scaling(present: Array, unit: float, scale: Scale) -> tuple[float, float]:
     """Center and divisor of values given in units of `unit`; a constant column is divided by 1."""
     low, high = float(present.min()), float(present.max())
     center, divisor = (low, high - low)
-    if scale == "standard":
+    if scale != "minmax":
         center, divisor = float(present.mean()), float(present.std())
     if low == high or divisor * unit == 0:
         return low * unit, 1.0
     return center * unit, min(divisor * unit, sys.float_info.max)
+
+
+def normal_scores(present: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The values at evenly spaced ranks, and where a normal distribution has the same ranks."""
+    values, counts = np.unique(present, return_counts=True)
+    ranks = (np.cumsum(counts) - counts / 2) / len(present)
+    if len(values) > MOST_KNOTS:
+        chosen = np.unique(np.searchsorted(ranks, np.linspace(0, 1, MOST_KNOTS)).clip(max=len(values) - 1))
+        values, ranks = values[chosen], ranks[chosen]
+    return tuple(values.tolist()), tuple(norm.ppf(ranks.clip(1e-3, 1 - 1e-3)).tolist())
 
 
 def year_fraction(days: Array) -> Array:

@@ -29,7 +29,7 @@ class PartyData:
     name: str
     table: Table  # a host with labels only has a table without columns
     kinds: Mapping[str, str] = field(default_factory=dict)  # column -> numeric, categorical, boolean, date, ignore
-    scale: Scale = "standard"
+    scale: Scale = "quantile"  # numbers by their rank, as normal scores; or "standard", "minmax"
     encoder: str | None = None  # None: one that fits the data
     dim: int | None = None
 
@@ -207,7 +207,7 @@ def _read_party(file: FederationFile, values: Mapping[str, Any], section: str) -
         name,
         read_table(file.beside(table), id=id),
         kinds=values.get("columns", {}),
-        scale=values.get("scale", "standard"),
+        scale=values.get("scale", "quantile"),
         encoder=values.get("encoder"),
         dim=values.get("dim"),
     )

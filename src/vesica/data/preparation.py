@@ -120,7 +120,10 @@ class Preparation:
         image = None if values["image"] is None else schema_from_json(values["image"])
         return cls(
             values["party"],
-            tuple(Quantity(**each) for each in values["quantities"]),
+            tuple(
+                Quantity(**{**each, "knots": tuple(each["knots"]), "scores": tuple(each["scores"])})
+                for each in values["quantities"]
+            ),
             tuple(Category(each["column"], tuple(each["known"])) for each in values["categories"]),
             image if isinstance(image, ImageSchema) else None,
             dict(values["ignored"]),

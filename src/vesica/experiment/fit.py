@@ -92,7 +92,7 @@ def fit(
             config_hash=run["config_hash"],
             curve=tuple(talks[seats[0].name].curve),
             models={name: outcomes[name].model for name in talks},  # the host's first
-            statements=tuple(talks[seats[0].name].statements),
+            statements=host.statements,
         )
         earlier = [with_outcome(result, name, outcome) for name, outcome in host.milestones.items()]
         result = replace(result, milestones=tuple(earlier))
@@ -105,7 +105,13 @@ def with_outcome(result: Result, method: str, outcome: Outcome) -> Result:
     """What an earlier method reached on the way to this result."""
     assert outcome.metrics is not None
     return replace(
-        result, method=method, metrics=outcome.metrics, ledger=outcome.training, scoring=outcome.scoring, models={}
+        result,
+        method=method,
+        metrics=outcome.metrics,
+        ledger=outcome.training,
+        scoring=outcome.scoring,
+        models={},
+        statements=outcome.statements,
     )
 
 
@@ -224,8 +230,8 @@ def save(folder: RunFolder, result: Result, outcomes: Mapping[str, Outcome], *, 
     """Each party's model and ledger into its own folder, then the result."""
     for name, outcome in outcomes.items():
         outcome.model.save(folder.party(name))
-        entries = outcome.training.to_json() + outcome.scoring.to_json()
-        write_lines(folder.party(name) / "ledger.jsonl", entries)
+        ledgers = [outcome.training, outcome.scoring, *(earlier.scoring for earlier in outcome.milestones.values())]
+        write_lines(folder.party(name) / "ledger.jsonl", [line for ledger in ledgers for line in ledger.to_json()])
     write_lines(folder.party(result.parties[0]) / "curve.jsonl", result.curve)
     folder.finish(result.to_json(), drop_journals_of=() if keep_messages else result.parties)
 

@@ -23,7 +23,7 @@ from vesica.protocol import Budget, Guest, Host, Ledger, Link, Rows
 from vesica.protocol.agreement import Agreement, Terms
 from vesica.protocol.budget import Meter
 from vesica.protocol.link import Conversation
-from vesica.protocol.party import Party
+from vesica.protocol.party import Milestone, Party
 from vesica.protocol.prediction import answer, predict
 
 
@@ -35,7 +35,8 @@ class Outcome:
     training: Ledger
     scoring: Ledger
     metrics: Mapping[str, float | None] | None = None  # the host's
-    milestones: Mapping[str, Outcome] = field(default_factory=dict)  # the host's
+    statements: tuple[str, ...] = ()  # the host's
+    milestones: Mapping[str, Outcome] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,13 @@ class Seat:
         training = begin_scoring(talk)
         answer(me, me.rows.test)
         scoring, model = talk.ledger, self._model(me)
-        for milestone in me.milestones.values():
+        earlier = {}
+        for name, milestone in me.milestones.items():
             begin_scoring(talk)
             me.encoder = milestone.encoder
             answer(me, me.rows.test)
-        return Outcome(model, training, scoring)
+            earlier[name] = Outcome(model, self._ledger(me, milestone), talk.ledger)
+        return Outcome(model, training, scoring, milestones=earlier)
 
     def be_host(
         self,
@@ -117,11 +120,10 @@ class Seat:
         for name, milestone in me.milestones.items():
             begin_scoring(talk)
             me.encoder, me.head = milestone.encoder, milestone.head
-            then = Ledger(self.name, host=self.name)
-            then.restore(milestone.entries)
             values = score(task, predict(me, me.rows.test), me.labels[me.rows.test])
-            earlier[name] = Outcome(model, then, talk.ledger, values)
-        return Outcome(model, training, scoring, metrics, earlier)
+            then = self._ledger(me, milestone)
+            earlier[name] = Outcome(model, then, talk.ledger, values, tuple(milestone.statements))
+        return Outcome(model, training, scoring, metrics, tuple(talk.statements), earlier)
 
     def _sort(self, agreement: Agreement) -> Rows:
         """This party's rows, now that it is agreed which aligned ones are labelled and which validate."""
@@ -131,6 +133,11 @@ class Seat:
 
     def _tensor(self, rows: np.ndarray[Any, Any]) -> Tensor:
         return torch.from_numpy(rows).to(self.inputs.device)
+
+    def _ledger(self, me: Party, milestone: Milestone) -> Ledger:
+        ledger = Ledger(self.name, host=me.conversation.ledger.host)
+        ledger.restore(milestone.entries)
+        return ledger
 
     def _model(self, me: Party) -> PartyModel:
         return PartyModel(self.name, self.preparation, me.encoder_spec, me.encoder, wire=me.conversation.wire)

@@ -44,6 +44,7 @@ class Milestone:
     encoder: nn.Module | None
     head: AnyHead | None  # the host's
     entries: list[Entry]
+    statements: list[str]
 
 
 @dataclass
@@ -94,7 +95,8 @@ class Party:
         self.milestones[name] = self.keep()
 
     def keep(self) -> Milestone:
-        return Milestone(copy.deepcopy(self.encoder), None, list(self.conversation.ledger.entries))
+        talk = self.conversation
+        return Milestone(copy.deepcopy(self.encoder), None, list(talk.ledger.entries), list(talk.statements))
 
     def public_random(self, purpose: str) -> torch.Generator:
         """Random numbers that every party of this run draws alike; they are no secret."""

@@ -14,7 +14,7 @@ from vesica.report.plots import ReportedRun
 __all__ = ["ReportedRun", "read_results", "read_run", "write_report"]
 
 ENTRY = {"phase": str, "round": int, "from": str, "to": str, "kind": str, "payload": int, "wire": int}
-SHAPES = {"metrics": dict, "bytes": dict, "rows": dict, "config": dict, "parties": list}
+SHAPES = {"metrics": dict, "bytes": dict, "rows": dict, "config": dict, "parties": list, "statements": list}
 POINT = {"round": int | float, "bytes": int | float, "value": int | float}
 
 

@@ -264,7 +264,10 @@ def _talk(summary: Summary) -> str:
         return ""
     title = f"Conversation of {summary.label}, seed {run.result.get('seed', '–')}"
     drawn = conversation(run.ledger, run.result.get("parties") or [], title=title)
-    return f"<h3>Conversation: {escape(summary.label)}</h3>{drawn}"
+    said = "".join(
+        f"<p><strong>What it gives away.</strong> {escape(str(s))}</p>" for s in run.result.get("statements") or ()
+    )
+    return f"<h3>Conversation: {escape(summary.label)}</h3>{said}{drawn}"
 
 
 def _silent(found: Sequence[Summary]) -> str:

@@ -1,0 +1,320 @@
+"""Few-shot VFL: its message script, its gate on what a party can and cannot know, its second training."""
+
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from federations import ids, small_federation
+from vesica.data import Federation, Overlap, PartyData, Table, TestRows
+from vesica.experiment import Result, fit
+from vesica.learning.estimation import estimate, gate
+from vesica.learning.training import train
+from vesica.methods import FewShot, OneShot, one_shot
+from vesica.methods.one_shot import Judge, Labelled, expand
+from vesica.metrics import Task
+from vesica.models import Head
+
+SETTINGS: dict[str, Any] = {"guest_steps": 3, "host_epochs": 2}
+DIM = 32  # of a table's representations
+
+
+@pytest.mark.parametrize("host_features", [True, False])
+@pytest.mark.parametrize("guests", [1, 2, 3, 5])
+def test_the_message_script_is_the_papers(guests: int, host_features: bool) -> None:
+    result = fit(FewShot(**SETTINGS), small_federation(guests=guests, host_features=host_features))
+    shops = [f"shop{i}" for i in range(1, guests + 1)]
+    alone = result.rows["unaligned"]
+    messages = result.ledger.messages
+    assert [(entry.round, entry.sender, entry.receiver, entry.kind, entry.payload) for entry in messages] == [
+        *((1, shop, "bank", "representations", 40 * DIM * 4) for shop in shops),
+        *((2, "bank", shop, "gradients", 40 * DIM * 4) for shop in shops),
+        *((3, shop, "bank", "representations", 40 * DIM * 4) for shop in shops),
+        *((3, shop, "bank", "unaligned-representations", alone[shop] * DIM * 4) for shop in shops),
+        *((4, "bank", shop, "probabilities", alone[shop] * 4) for shop in shops),
+        *((5, shop, "bank", "representations", 40 * DIM * 4) for shop in shops),
+    ]
+    assert result.ledger.rounds == 5
+
+
+@pytest.mark.parametrize("host_features", [True, False])
+def test_on_the_way_it_is_a_one_shot_run(host_features: bool) -> None:
+    federation = small_federation(guests=2, host_features=host_features)
+    settings = {**SETTINGS, "guest_steps": 30}
+    few, one = fit(FewShot(**settings), federation, seed=3), fit(OneShot(**settings), federation, seed=3)
+    (milestone,) = few.milestones
+    assert (milestone.method, milestone.ledger.rounds) == ("one-shot", 3)
+    assert milestone.metrics == one.metrics
+    assert milestone.ledger.messages == one.ledger.messages
+    assert milestone.scoring.entries == one.scoring.entries
+    assert milestone.statements == one.statements
+    assert one.milestones == ()
+    assert few.ledger.messages[: len(one.ledger.messages)] == one.ledger.messages
+
+
+def test_the_result_says_what_the_host_was_given() -> None:
+    result = fit(FewShot(**SETTINGS), small_federation(guests=2))
+    given = result.rows["unaligned"]["shop1"] + result.rows["unaligned"]["shop2"]
+    assert given < sum(result.rows["unaligned"].values())  # the bank's own are not given to anyone
+    assert len(result.statements) == 2
+    assert result.statements[0].startswith("The gradients disclose the labels of the 40 labelled aligned rows")
+    assert result.statements[1].startswith(f"The guests gave the host the representations of {given} unaligned rows.")
+    assert "was chosen on 4 validation rows" in result.statements[1]
+
+
+def test_every_partys_ledger_on_disk_has_the_scoring_of_the_milestone_too(tmp_path: Any) -> None:
+    fit(FewShot(**SETTINGS), small_federation(), out=tmp_path)
+    for party in ("bank", "shop1"):
+        lines = (tmp_path / party / "ledger.jsonl").read_text().splitlines()
+        assert len([line for line in lines if '"scoring"' in line]) == 2 * 2
+
+
+# What each party sees is one of two shapes, and a little noise.
+
+
+def shapes(*, rows: int = 480) -> tuple[np.ndarray, list[Table]]:
+    random = np.random.default_rng(0)
+    seen = random.integers(0, 2, (rows, 2))
+    noise = 0.1 * random.normal(size=(2, 3, rows))
+    columns = [{f"x{i}": 2.0 * seen[:, party] - 1 + noise[party, i] for i in range(3)} for party in range(2)]
+    return seen, [Table(ids(rows), views) for views in columns]
+
+
+def same_or_different() -> Federation:
+    """The paper's Fig. 4: whether the two shapes are the same, which neither party alone can know."""
+    seen, tables = shapes()
+    return of_shapes(tables, (seen[:, 0] == seen[:, 1]).astype(np.int64))
+
+
+def left_knows() -> Federation:
+    seen, tables = shapes()
+    return of_shapes(tables, seen[:, 0])
+
+
+def of_shapes(tables: list[Table], label: np.ndarray) -> Federation:
+    left, right = (PartyData(name, table) for name, table in zip(("left", "right"), tables, strict=True))
+    return Federation(
+        PartyData("bank", Table(tables[0].ids)),
+        label,
+        (left, right),
+        task="classification",
+        metric="auc",
+        test=TestRows(0.2),
+        overlap=Overlap(200),
+        name="shapes",
+    )
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A whole run, with the chances its guests were given and what each training was given."""
+
+    result: Result
+    chances: dict[str, Tensor]
+    lessons: list[dict[str, Any]]
+
+
+def watch(federation: Federation) -> Watched:
+    chances: dict[str, Tensor] = {}
+    lessons: list[dict[str, Any]] = []
+    infer, learn = FewShot.infer, one_shot.semi_supervised
+
+    def watched_infer(*given: Any) -> dict[str, Tensor]:
+        chances.update(infer(*given))
+        return chances
+
+    def watched_learn(model: torch.nn.Module, inputs: Tensor, **settings: Any) -> torch.nn.Module:
+        lessons.append(settings)
+        return learn(model, inputs, **settings)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FewShot, "infer", watched_infer)
+        patch.setattr(one_shot, "semi_supervised", watched_learn)
+        result = fit(FewShot(guest_steps=200, host_epochs=60, host_learning_rate=0.01, ema=0.99), federation)
+    return Watched(result, chances, lessons)
+
+
+@pytest.fixture(scope="module")
+def knowing() -> Watched:
+    return watch(left_knows())
+
+
+def test_where_no_party_knows_the_classes_by_itself_the_gate_lets_almost_nothing_through() -> None:
+    chances = watch(same_or_different()).chances
+    assert {name: len(given) for name, given in chances.items()} == {"left": 92, "right": 92}
+    assert torch.cat(list(chances.values())).count_nonzero() <= 0.05 * 184
+
+
+def test_where_one_party_knows_them_the_gate_lets_most_of_its_rows_through_and_not_the_others(knowing: Watched) -> None:
+    assert (knowing.chances["left"] > 0.8).float().mean() > 0.9
+    assert (knowing.chances["right"] > 0).float().mean() < 0.1
+    assert (knowing.result.metrics["auc"] or 0) > 0.95
+
+
+def test_the_second_training_has_the_rows_that_came_through_as_labelled_ones(knowing: Watched) -> None:
+    """Eq. 11: they leave the unlabelled rows, and none is lost."""
+    left, _, left_again, _ = knowing.lessons
+    gained = left_again["labelled"][len(left["labelled"]) :]
+    assert 0.75 * 92 < len(gained) <= knowing.chances["left"].count_nonzero()
+    assert torch.equal(left_again["labelled"][: len(left["labelled"])], left["labelled"])
+    assert torch.equal(left_again["labels"][: len(left["labels"])], left["labels"])
+    assert torch.equal(left_again["stopping"].rows, left["stopping"].rows)
+    assert torch.equal(torch.cat([gained, left_again["unlabelled"]]).sort().values, left["unlabelled"].sort().values)
+    # The temporary labels are the left shape up to renaming: so must be the pseudo-labels.
+    seen = torch.from_numpy(shapes()[0][:, 0])
+    rows, labels = left_again["labelled"], left_again["labels"]
+    renamed = labels[0] != seen[rows[0]]
+    assert ((labels != seen[rows]) == renamed).float().mean() > 0.97
+
+
+# The judges, with heads trained on true shapes.
+
+TASK = Task("classification", "accuracy", ("different", "same"))
+
+
+def trained(head: Head, parts: list[Tensor], labels: Tensor) -> Head:
+    torch.manual_seed(0)
+    everyone = torch.arange(len(labels))
+    train(
+        {"head": head},
+        lambda rows: head([part[rows] for part in parts]),
+        labels,
+        rows=everyone,
+        validation=everyone,
+        task=TASK,
+        epochs=40,
+        patience=40,
+        batch_size=32,
+        learning_rate=0.02,
+        weight_decay=0.0,
+    )
+    return head
+
+
+def judges_of(parts: dict[str, Tensor], labels: Tensor) -> dict[str, Judge]:
+    """A joint head that can tell any two shapes apart, and a head a party."""
+    torch.manual_seed(1)
+    dims = {name: part.shape[1] for name, part in parts.items()}
+    joint = trained(Head(dims, 2, hidden=(16,)), list(parts.values()), labels)
+    assert (joint(list(parts.values())).argmax(dim=1) == labels).all()
+    return {
+        name: Judge(name, trained(Head({name: dims[name]}, 2), [part], labels), joint, parts)
+        for name, part in parts.items()
+    }
+
+
+def shape_parts() -> tuple[Tensor, dict[str, Tensor]]:
+    seen, tables = shapes()
+    parts = [np.stack(list(table.columns.values()), axis=1) for table in tables]
+    return torch.from_numpy(seen), {
+        name: torch.from_numpy(3 * part).float() for name, part in zip(("left", "right"), parts, strict=True)
+    }
+
+
+def test_a_joint_head_that_knows_does_not_make_up_for_a_party_that_cannot() -> None:
+    seen, parts = shape_parts()
+    labels = (seen[:, 0] == seen[:, 1]).long()
+    aligned = {name: part[:200] for name, part in parts.items()}
+    judges = judges_of(aligned, labels[:200])
+    for name, judge in judges.items():
+        local, joint = judge.judge(parts[name][200:])
+        assert gate(local, joint, threshold=0.7).count_nonzero() < 0.05 * 280
+        assert gate(local, joint, threshold=0.8).count_nonzero() == 0
+    held_out = torch.arange(200) < 40
+    assert FewShot().choose_threshold(judges, held_out, labels[:200]) == 1
+
+
+def test_a_party_that_knows_is_let_through_with_the_right_classes() -> None:
+    seen, parts = shape_parts()
+    labels = seen[:, 0]
+    judges = judges_of({name: part[:200] for name, part in parts.items()}, labels[:200])
+    threshold = FewShot().choose_threshold(judges, torch.arange(200) < 40, labels[:200])
+    local, joint = judges["left"].judge(parts["left"][200:])
+    through = gate(local, joint, threshold=threshold) > 0
+    assert through.float().mean() > 0.9
+    assert (joint.argmax(dim=1)[through] == labels[200:][through]).float().mean() > 0.99
+    assert gate(*judges["right"].judge(parts["right"][200:]), threshold=threshold).count_nonzero() == 0
+
+
+def test_a_judge_estimates_every_other_party_and_joins_them_in_the_heads_order() -> None:
+    torch.manual_seed(0)
+    dims = {"bank": 3, "shop1": 5, "shop2": 2}
+    aligned = {name: torch.randn(12, dim) for name, dim in dims.items()}
+    joint, local, rows = Head(dims, 4), Head({"shop1": 5}, 4), torch.randn(7, 5)
+    alone, together = Judge("shop1", local, joint, aligned).judge(rows)
+    bank, shop2 = estimate(rows, aligned["shop1"], [aligned["bank"], aligned["shop2"]])
+    assert torch.allclose(together, joint([bank, rows, shop2]).softmax(dim=1))
+    assert torch.allclose(alone, local([rows]).softmax(dim=1))
+
+
+def test_rows_held_out_are_judged_as_if_the_others_did_not_have_them() -> None:
+    torch.manual_seed(0)
+    aligned = {"a": torch.randn(12, 3), "b": torch.randn(12, 3)}
+    judge = Judge("a", Head({"a": 3}, 2), Head({"a": 3, "b": 3}, 2), aligned)
+    held_out = torch.arange(12) % 4 == 0
+    expected = judge.held_out(held_out)
+    altered = {"a": aligned["a"], "b": torch.where(held_out[:, None], 99.0, aligned["b"])}
+    assert all(map(torch.equal, replace(judge, aligned=altered).held_out(held_out), expected))
+
+
+def judging(*sureness: tuple[float, bool]) -> SimpleNamespace:
+    """A judge whose two classifiers agree, so sure, on rows of class 0, rightly or not."""
+    chances = torch.tensor([[sure, 1 - sure] if right else [1 - sure, sure] for sure, right in sureness])
+    return SimpleNamespace(held_out=lambda rows: (chances, chances))
+
+
+@pytest.mark.parametrize(
+    ("sureness", "threshold"),
+    [
+        ([(0.97, True), (0.85, True), (0.75, True)], 0.7),  # all right: the largest that lets all through
+        ([(0.97, True), (0.97, True), (0.85, False)], 0.95),  # a wrong one outweighs two right ones
+        ([(0.85, True)] * 9 + [(0.85, False)], 1.0),  # nine right ones and a wrong one: no gain
+        ([(0.85, True)] * 10 + [(0.85, False)], 0.8),
+        ([(0.99, False)], 1.0),
+    ],
+)
+def test_the_threshold_lets_most_right_ones_through_less_nine_times_the_wrong_ones(
+    sureness: list[tuple[float, bool]], threshold: float
+) -> None:
+    rows = len(sureness)
+    labels = torch.zeros(rows, dtype=torch.int64)
+    found = FewShot().choose_threshold({"a": judging(*sureness)}, torch.ones(rows, dtype=torch.bool), labels)
+    assert found == threshold
+
+
+def party(rows: int) -> SimpleNamespace:
+    """Whose second half of the rows is unaligned, each row one number."""
+    unaligned = torch.arange(rows // 2, rows)
+    return SimpleNamespace(rows=SimpleNamespace(unaligned=unaligned), inputs=torch.arange(float(rows))[:, None])
+
+
+class Parity(torch.nn.Module):
+    """Says whether a number is odd."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        assert not self.training
+        return torch.cat([1 - rows % 2, rows % 2], dim=1)
+
+
+def test_rows_that_are_drawn_join_with_the_partys_own_labels() -> None:
+    known = Labelled(torch.tensor([3, 5]), torch.tensor([0, 1]))
+    chances = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0])
+    expanded = expand(party(10), known, Parity(), chances)
+    assert expanded.rows.tolist() == [3, 5, 5, 7, 9]
+    assert expanded.labels.tolist() == [0, 1, 1, 1, 1]
+    nothing = expand(party(10), known, Parity(), torch.zeros(5))
+    assert (nothing.rows.tolist(), nothing.labels.tolist()) == ([3, 5], [0, 1])
+    assert expand(party(0), known, Parity(), torch.zeros(0)).rows.tolist() == [3, 5]
+
+
+def test_rows_are_drawn_as_often_as_their_chances_say() -> None:
+    torch.manual_seed(0)
+    chances = torch.cat([torch.full((10_000,), 0.3), torch.full((10_000,), 0.9)])
+    known = Labelled(torch.arange(0), torch.arange(0))
+    drawn = expand(party(40_000), known, Parity(), chances).rows - 20_000
+    assert (drawn < 10_000).sum() / 10_000 == pytest.approx(0.3, abs=0.02)
+    assert (drawn >= 10_000).sum() / 10_000 == pytest.approx(0.9, abs=0.02)
