@@ -38,6 +38,7 @@ KEYS = [
     "config",
     "config_hash",
     "version",
+    "statements",
 ]
 
 

@@ -245,5 +245,5 @@ def test_it_learns_from_few_aligned_rows_and_many_others() -> None:
 def test_a_regression_is_refused_in_one_sentence(method: OneShot) -> None:
     with pytest.raises(InputError) as refusal:
         fit(method, small_federation(task="regression"))
-    sentence = "bank: one-shot groups rows by class and cannot learn a regression: take split-nn"
+    sentence = "bank: one-shot and few-shot group rows by class and cannot learn a regression: take split-nn"
     assert str(refusal.value) == sentence

@@ -81,11 +81,12 @@ def _parse(method: str, field: dataclasses.Field[Any], text: str) -> Any:
             case int() | float():
                 return type(default)(text)
             case tuple():
-                return tuple(int(part) for part in text.split(",") if part.strip())
+                number = float if any(isinstance(part, float) for part in default) else int
+                return tuple(number(part) for part in text.split(",") if part.strip())
             case _:
                 return text
     except (ValueError, KeyError):
-        wanted = {bool: "true or false", int: "a whole number", float: "a number", tuple: "whole numbers like 64,32"}
+        wanted = {bool: "true or false", int: "a whole number", float: "a number", tuple: "numbers with commas"}
         raise InputError(
             f"field '{field.name}' of method '{method}' is {text!r} and should be {wanted[type(default)]}, "
             "as in --set " + f"{field.name}={_as_text(default)}"

@@ -70,7 +70,7 @@ class OneShot:
     def lead(self, me: Host) -> tuple[list[Tensor], nn.Module | None]:
         """Algorithm 1 at the host, which leaves its head; all parties' parts, and its own branch if it has one."""
         if me.task.kind != "classification":
-            raise InputError("one-shot groups rows by class and cannot learn a regression: take split-nn")
+            raise InputError("one-shot and few-shot group rows by class and cannot learn a regression: take split-nn")
         rows, labels = me.rows.labelled, me.labels[me.rows.labelled]
         me.head = head = Head(me.dims, me.task.outputs).to(me.device)
         own = own_part(me)
