@@ -264,3 +264,12 @@ def test_a_prediction_travels_as_the_run_did(tmp_path: Path) -> None:
     tables = {party.name: party.table for party in federation.parties}
     from_folder = predict_from(tmp_path / "run", tables)
     assert result.predict(tables).ledger.payload == from_folder.ledger.payload == 2 * 100 * (32 + 4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_trains_on_the_gpu_and_predicts_anywhere(name: str) -> None:
+    federation = small_federation(guests=2)
+    result = fit(quick(name), federation, device="cuda")
+    predictions = result.predict({party.name: party.table for party in federation.parties})
+    assert len(predictions.ids) == 100

@@ -115,7 +115,7 @@ class Seat:
         method.host(me)
         training = begin_scoring(talk)
         metrics = score(task, predict(me, me.rows.test), me.labels[me.rows.test])
-        model, scoring = replace(self._model(me), head=me.head, task=task), talk.ledger
+        model, scoring = replace(self._model(me), head=me.head and me.head.cpu(), task=task), talk.ledger
         earlier = {}
         for name, milestone in me.milestones.items():
             begin_scoring(talk)
@@ -140,7 +140,9 @@ class Seat:
         return ledger
 
     def _model(self, me: Party) -> PartyModel:
-        return PartyModel(self.name, self.preparation, me.encoder_spec, me.encoder, wire=me.conversation.wire)
+        """What is kept of the party, wherever it was trained: on the CPU."""
+        encoder = None if me.encoder is None else me.encoder.cpu()
+        return PartyModel(self.name, self.preparation, me.encoder_spec, encoder, wire=me.conversation.wire)
 
 
 def prepare_labels(terms: Terms, split: Split) -> tuple[Task, Tensor]:

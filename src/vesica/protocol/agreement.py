@@ -76,7 +76,7 @@ class Agreement:
         return json.dumps(said, sort_keys=True)
 
     def _positions(self) -> bytes:
-        return self.labelled.numpy().tobytes() + b"|" + self.validation.numpy().tobytes()
+        return self.labelled.cpu().numpy().tobytes() + b"|" + self.validation.cpu().numpy().tobytes()
 
     def propose(self, links: Mapping[str, Link]) -> dict[str, int]:
         """The host's side: say it to every guest, and have it said back; how long their representations are."""
