@@ -110,6 +110,7 @@ def with_outcome(result: Result, method: str, outcome: Outcome) -> Result:
         metrics=outcome.metrics,
         ledger=outcome.training,
         scoring=outcome.scoring,
+        seconds=None,  # it was not run by itself
         models={},
         statements=outcome.statements,
     )

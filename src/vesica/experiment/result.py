@@ -28,7 +28,7 @@ class Result:
     ledger: Ledger  # the host's: of training, the agreement listed apart
     scoring: Ledger  # the host's: of the test rows' prediction
     wire: str
-    seconds: float
+    seconds: float | None  # None: a milestone, whose time is part of the whole run's
     config: Mapping[str, Any]
     config_hash: str
     curve: tuple[Mapping[str, float], ...]
@@ -51,7 +51,7 @@ class Result:
             "wire": self.wire,
             "epsilon": None,
             "delta": None,
-            "seconds": round(self.seconds, 3),
+            "seconds": None if self.seconds is None else round(self.seconds, 3),
             "config": dict(self.config),
             "config_hash": self.config_hash,
             "version": __version__,
