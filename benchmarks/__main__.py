@@ -11,13 +11,14 @@ from typing import Any
 
 import torch
 
-from benchmarks import Measurement, csv_loading, guests, message, step
+from benchmarks import Measurement, csv_loading, fixmatch, guests, message, step
 
 BENCHMARKS: dict[str, Callable[[], list[Measurement]]] = {
     "message": message.measure,
     "step": step.measure,
     "csv-loading": csv_loading.measure,
     "guests": guests.measure,
+    "fixmatch": fixmatch.measure,
 }
 LIBRARIES = ("vesica", "torch", "numpy", "polars")
 ROW = "{:<44} {:>12} {:>24} {:>12} {:>7} {:>6} {:>5} {:>8}"

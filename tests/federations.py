@@ -22,6 +22,25 @@ def ids(rows: int) -> np.ndarray:
     return np.array([f"p{i:04d}" for i in range(rows)], dtype=object)
 
 
+def photo_federation(*, rows: int = 100, keep: int = 40) -> Federation:
+    """A bank with labels only and a guest with images: bright above, or bright below."""
+    random = np.random.default_rng(7)
+    label = random.integers(0, 2, rows)
+    image = random.integers(0, 120, (rows, 8, 8, 1))
+    image[label == 0, :4] += 120
+    image[label == 1, 4:] += 120
+    return Federation(
+        PartyData("bank", Table(ids(rows))),
+        label,
+        (PartyData("camera", Table(ids(rows), image=image.astype(np.uint8)), dim=16),),
+        task="classification",
+        metric="accuracy",
+        test=TestRows(0.3),
+        overlap=Overlap(keep),
+        name="photos",
+    )
+
+
 def small_federation(
     *, rows: int = 100, guests: int = 1, host_features: bool = True, task: str = "classification", keep: int = 40
 ) -> Federation:

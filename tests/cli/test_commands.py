@@ -23,6 +23,7 @@ from vesica.methods import METHODS, config_of
 RUN = ("run", "split-nn", "--federation", "federation.toml", "--set", "epochs=2")
 KEYS = [
     "method",
+    "title",
     "data",
     "seed",
     "parties",
@@ -118,6 +119,18 @@ def test_the_same_command_gives_the_same_result_and_another_seed_another(folder:
     assert without_time(first) == without_time(second)
     assert first["metrics"] != other["metrics"]
     assert first["config_hash"] == other["config_hash"]
+
+
+def test_a_run_with_label_privacy_says_what_was_spent_and_what_is_not_covered(folder: Path, vesica: Any) -> None:
+    settings = ("guest_steps=3", "host_epochs=1", "label_epsilon=0.5")
+    private = ("run", "few-shot", "--federation", "federation.toml", *(x for s in settings for x in ("--set", s)))
+    answer = vesica(*private, "--json", "result.json")
+    assert answer.code == 0, answer.err
+    assert "Privacy spent by a run of one-shot, few-shot: epsilon = 0.5, delta = 0." in answer.out
+    assert "(epsilon = 0.5, kept with probability 0.622)" in answer.out
+    assert "Not covered: the features" in answer.out
+    result = json.loads(Path("result.json").read_text())
+    assert (result["epsilon"], result["delta"]) == (0.5, 0.0)
 
 
 def test_a_run_leaves_a_folder_json_and_a_report(folder: Path, vesica: Any) -> None:
@@ -217,10 +230,12 @@ def test_a_recipe_gives_a_line_a_run_and_keeps_finished_ones(folder: Path, vesic
     first = vesica(*command, "lines.jsonl")
     assert first.code == 0
     lines = [json.loads(line) for line in (folder / "lines.jsonl").read_text().splitlines()]
-    assert [list(line) for line in lines] == [[*KEYS, "table", "device", "commit", "data_sha256"]] * 2
+    assert [list(line) for line in lines] == [[*KEYS, "table", "device", "commit", "data_sha256", "hold_out"]] * 2
     assert [line["seed"] for line in lines] == [0, 1]
     again = vesica(*command, "-")
     assert [json.loads(line) for line in again.out.splitlines()] == lines
+    some = vesica(*command, "-", "--only", "seed 1")
+    assert [json.loads(line) for line in some.out.splitlines()] == lines[1:]
 
 
 def test_a_process_of_its_own_writes_pure_json_and_no_progress(folder: Path) -> None:

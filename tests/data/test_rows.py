@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vesica.data import Federation, Overlap, PartyData, Table, TestRows, Text, split_rows
-from vesica.data.rows import Split, common_rows
+from vesica.data.rows import Split, common_rows, hold_out
 from vesica.data.table import Array, Column
 from vesica.errors import InputError
 
@@ -457,3 +457,49 @@ def test_labelled_rows_have_labels_and_validation_is_a_tenth_of_them(shared: Fed
     assert set(split.validation) <= set(split.labelled)
     assert len(split.validation) == max(1, len(split.labelled) // 10)
     assert set(host.aligned[split.labelled]) <= set(split.known)
+
+
+CHOSEN = TestRows(ids=np.array(numbered(40, 60)))
+
+
+def uneven(*, features: bool, test: TestRows) -> Federation:
+    """Every party has rows that the others have not, in an order of its own."""
+    host = table(numbered(0, 110)[::-1], features=features)
+    return federation(host, table(numbered(5, 120)), table(numbered(3, 115)), test=test, overlap=Overlap(30))
+
+
+@pytest.mark.parametrize("test", [A_FIFTH, CHOSEN], ids=["fraction", "ids"])
+@pytest.mark.parametrize("features", [False, True], ids=["labels only", "features"])
+def test_no_test_row_is_left_in_a_federation_to_choose_settings_on(features: bool, test: TestRows) -> None:
+    whole = uneven(features=features, test=test)
+    hidden = set(split_rows(whole).test_ids)
+    held = hold_out(whole)
+    split = split_rows(held)
+    assert len(hidden) >= 20
+    assert not hidden & set(split.test_ids)
+    assert len(split.test_ids) == round((105 - len(hidden)) / 5)
+    for before, after in zip(whole.parties, held.parties, strict=True):
+        assert set(after.table.ids) == set(before.table.ids) - hidden
+        for part in ("aligned", "unaligned", "test"):
+            assert not hidden & set(after.table.ids[getattr(split.parties[after.name], part)])
+
+
+@pytest.mark.parametrize("text", [False, True], ids=["numbers", "text"])
+def test_rows_keep_their_label_and_values_when_others_are_held_out(text: bool) -> None:
+    numbers = np.arange(100) % 2
+    whole = hundred(label=Text.of([f"class {n}" for n in numbers]) if text else numbers)
+    held = hold_out(whole)
+    split = split_rows(held)
+    assert held.host.table.columns["x"].tolist() == [float(id[1:]) for id in held.host.table.ids]
+    assert split.label.tolist() == [int(id[1:]) % 2 for id in held.host.table.ids]
+
+
+def test_what_is_held_out_changes_with_the_seed_and_the_fraction_and_nothing_else_does() -> None:
+    whole = hundred(overlap=Overlap(30, "everyone", seed=4), labelled=20, labels="all")
+    drawn = [hold_out(whole), hold_out(whole, seed=1), hold_out(whole, fraction=0.5)]
+    tests = [split_rows(one).test_ids.tolist() for one in drawn]
+    assert [len(test) for test in tests] == [16, 16, 40]
+    assert tests[0] != tests[1]
+    assert tests[0] == split_rows(hold_out(whole)).test_ids.tolist()
+    for one in drawn:
+        assert (one.overlap, one.labelled, one.labels, one.name) == (whole.overlap, 20, "all", whole.name)

@@ -81,6 +81,14 @@ def test_mnist_is_cut_into_quadrants_of_14_by_14() -> None:
     assert shapes(SCENARIOS["mnist"].cut(made_up(28, 1))) == [(14, 14)] * 4
 
 
+def test_fashion_mnist_guests_are_four_and_the_host_has_labels_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vesica.data.scenario.load_dataset", lambda name, data_dir: made_up(28, 1))
+    made = make_federation("fashion-mnist-guests", overlap=15)
+    assert not made.host.has_features
+    assert shapes([guest.table for guest in made.guests]) == [(14, 14)] * 4
+    assert SCENARIOS["fashion-mnist-guests"].data == "fashion-mnist"
+
+
 def test_cifar10_is_cut_into_halves_of_32_by_16() -> None:
     assert shapes(SCENARIOS["cifar10"].cut(made_up(32, 3))) == [(32, 16)] * 2
     assert SCENARIOS["cifar10"].label_only_host

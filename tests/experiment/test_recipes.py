@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from vesica.data import split_rows
 from vesica.errors import InputError
+from vesica.experiment import __main__ as runner
 from vesica.experiment import recipes
 from vesica.experiment.recipes import Case, Recipe, find_recipe, reproduce
+from vesica.experiment.tables import read_lines
 from vesica.methods import SplitNN
 
 SHORT = SplitNN(epochs=1, batch_size=64)
@@ -24,8 +27,63 @@ def test_cases_that_differ_in_anything_have_folders_of_their_own() -> None:
         Case(SHORT, "credit", overlap=60),
         Case(SHORT, "credit", overlap=50, labels="all"),
         Case(SHORT, "credit", seed=1, overlap=50),
+        Case(SHORT, "credit", overlap=50, hold_out=True),
     ]
     assert len({case.folder for case in cases}) == len(cases)
+
+
+def test_a_title_tells_settings_wires_and_rows_held_out() -> None:
+    cases = [
+        Case(SplitNN(), "credit", overlap=50),
+        Case(SplitNN(epochs=7), "credit", overlap=50, wire="int8"),
+        Case(SplitNN(), "credit", hold_out=True),
+    ]
+    assert [case.title for case in cases] == [
+        "split-nn on credit, 50 aligned, seed 0",
+        "split-nn on credit, 50 aligned, seed 0, wire=int8, epochs=7",
+        "split-nn on credit (hold-out), all rows, seed 0",
+    ]
+
+
+def test_a_case_on_rows_held_out_sees_no_test_row_and_says_so() -> None:
+    cases = [Case(SHORT, "credit", overlap=50, hold_out=held) for held in (False, True)]
+    hidden = set(split_rows(cases[0].federation(None)).test_ids)
+    assert all(not hidden & set(party.table.ids) for party in cases[1].federation(None).parties)
+    lines = [done.line for done in reproduce(recipe(*cases), "tune")]
+    assert [(line["hold_out"], line["rows"]["test"]) for line in lines] == [(False, 6000), (True, 4800)]
+
+
+def test_only_the_cases_whose_title_has_the_text_are_run() -> None:
+    cases = recipe(*(Case(SHORT, "credit", seed, overlap=overlap) for overlap in (50, 60) for seed in (0, 1)))
+    done = list(reproduce(cases, "table", only="60 aligned, seed 1"))
+    assert [(run.line["rows"]["aligned"], run.line["seed"]) for run in done] == [(60, 1)]
+    with pytest.raises(InputError, match=r"no case has '70 aligned' .* such as 'split-nn on credit, 50 aligned"):
+        list(reproduce(cases, "table", only="70 aligned"))
+
+
+def test_the_runner_writes_a_line_a_run_once_however_often_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = recipe(*(Case(SHORT, "credit", overlap=overlap) for overlap in (50, 60)))
+    monkeypatch.setattr(runner, "find_recipe", lambda paper, table: cases)
+    lines, folders = tmp_path / "lines.jsonl", tmp_path / "runs"
+    asked = ["runner", "paper", "table", "--out", str(folders), "--json", str(lines)]
+    for arguments in (["--only", "60 aligned"], [], []):
+        monkeypatch.setattr("sys.argv", [*asked, *arguments])
+        assert runner.main() == 0
+    assert [line["rows"]["aligned"] for line in read_lines(lines)] == [60, 50]
+    assert "split-nn on credit, 60 aligned" in capsys.readouterr().err
+
+
+def test_the_runner_refuses_a_results_file_it_cannot_write_before_it_computes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(recipes, "fit", lambda *args, **named: pytest.fail("computed"))
+    asked = ["runner", "demo", "credit", "--json", str(tmp_path / "nowhere" / "lines.jsonl")]
+    monkeypatch.setattr("sys.argv", asked)
+    with pytest.raises(SystemExit):
+        runner.main()
+    assert "there is no directory" in capsys.readouterr().err
 
 
 def test_a_finished_case_is_read_with_its_own_circumstances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

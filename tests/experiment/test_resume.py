@@ -33,7 +33,8 @@ def sweep(folder: Path, what: str, guests: int, method: str) -> list[dict[str, o
         ("split-nn", "before-checkpoint", 2, 6),
         ("split-nn", "after-checkpoint", 2, 6),
         ("few-shot", "after-message", 1, 20),
-        ("few-shot", "before-checkpoint", 1, 12),
+        ("few-shot-finetuned", "before-checkpoint", 1, 16),
+        ("few-shot-private", "after-checkpoint", 1, 20),
     ],
 )
 def test_a_killed_run_goes_on_and_ends_bit_identical(

@@ -152,10 +152,39 @@ class Counting(nn.Module):
         return logits
 
 
-def test_labelled_weak_and_strong_rows_share_one_pass() -> None:
+def test_batch_norm_sees_labelled_weak_and_strong_rows_in_one_pass() -> None:
+    model = Counting()
+    fit(nn.Sequential(model, nn.BatchNorm1d(2)), steps=3, batch_size=5, mu=4)
+    assert model.passes == [5 + 20 + 20] * 3
+
+
+def test_without_batch_norm_no_gradient_goes_through_weak_views() -> None:
     model = Counting()
     fit(model, steps=3, batch_size=5, mu=4)
-    assert model.passes == [5 + 20 + 20] * 3
+    assert model.passes == [5 + 20, 20] * 3
+
+
+def test_labelled_rows_in_both_views_are_twice_as_many() -> None:
+    model = Counting()
+    fit(model, steps=2, batch_size=5, mu=4, labelled_views="both")
+    assert model.passes == [2 * 5 + 20, 20] * 2
+
+
+def test_strong_views_of_labelled_rows_keep_their_labels() -> None:
+    """The one labelled row is shown as it is and turned around, both of class 1: the weight has no gradient then."""
+
+    class Opposite(Untouched):
+        def both(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+            return rows, -rows
+
+    torch.manual_seed(0)
+    model = nn.Linear(COLUMNS, 2)
+    nn.init.zeros_(model.weight)
+    nn.init.zeros_(model.bias)
+    settings = {"labelled": torch.tensor([0]), "labels": torch.tensor([1]), "unlabelled": NONE, "views": Opposite()}
+    fit(model, steps=1, ema=0.0, weight_decay=0.0, labelled_views="both", **settings)
+    assert model.weight.abs().max() < 1e-8
+    torch.testing.assert_close(model.bias.detach(), 0.03 * 1.9 * torch.tensor([-0.5, 0.5]))
 
 
 def test_one_step_is_sgd_on_both_losses() -> None:
@@ -188,7 +217,7 @@ def test_the_rate_of_a_step_is_that_of_its_place_in_the_run(monkeypatch: pytest.
     step = torch.optim.SGD.step
 
     def watched(self: torch.optim.SGD) -> None:
-        rates.extend({group["lr"] for group in self.param_groups})
+        rates.extend({group["lr"].item() for group in self.param_groups})
         step(self)
 
     monkeypatch.setattr(torch.optim.SGD, "step", watched)
@@ -260,6 +289,7 @@ def test_images_learn() -> None:
         ({"labels": torch.tensor([0, 1, 2, 1])}, r"are 0\.\.1 and these go from 0 to 2"),
         ({"threshold": "adaptiv"}, "no setting 'adaptiv'; did you mean 'adaptive'"),
         ({"align": "uniformly"}, "no setting 'uniformly'; did you mean 'uniform'"),
+        ({"labelled_views": "strong"}, "no setting 'strong'"),
         ({"batch_size": 0}, "at least one row and not 0"),
     ],
 )

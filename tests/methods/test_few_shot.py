@@ -11,6 +11,7 @@ from torch import Tensor
 
 from federations import ids, small_federation
 from vesica.data import Federation, Overlap, PartyData, Table, TestRows
+from vesica.errors import ProtocolError
 from vesica.experiment import Result, fit
 from vesica.learning.estimation import estimate, gate
 from vesica.learning.training import train
@@ -18,6 +19,7 @@ from vesica.methods import FewShot, OneShot, one_shot
 from vesica.methods.one_shot import Judge, Labelled, expand
 from vesica.metrics import Task
 from vesica.models import Head
+from vesica.protocol import Link
 
 SETTINGS: dict[str, Any] = {"guest_steps": 3, "host_epochs": 2}
 DIM = 32  # of a table's representations
@@ -71,6 +73,22 @@ def test_every_partys_ledger_on_disk_has_the_scoring_of_the_milestone_too(tmp_pa
     for party in ("bank", "shop1"):
         lines = (tmp_path / party / "ledger.jsonl").read_text().splitlines()
         assert len([line for line in lines if '"scoring"' in line]) == 2 * 2
+
+
+def test_unaligned_representations_of_another_width_are_refused_and_the_guest_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    send = Link.send
+
+    def narrow(link: Link, kind: str, tensors: Any = None, **named: Any) -> None:
+        send(link, kind, tensors[:, 1:] if kind == "unaligned-representations" else tensors, **named)
+
+    monkeypatch.setattr(Link, "send", narrow)
+    with pytest.raises(ProtocolError) as refusal:
+        fit(FewShot(**SETTINGS), small_federation())
+    assert str(refusal.value) == (
+        "bank: 'unaligned-representations' from 'shop1' is (15, 31) of float32, expected (any, 32) of float32"
+    )
 
 
 # What each party sees is one of two shapes, and a little noise.

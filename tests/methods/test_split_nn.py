@@ -1,14 +1,19 @@
 """SplitNN: its message script, its mathematics, its learning."""
 
+from collections import defaultdict
+
 import pytest
 import torch
+from torch import Tensor, nn
 
-from federations import small_federation
-from vesica.data import split_rows
+from federations import photo_federation, small_federation
+from vesica.data import Federation, split_rows
+from vesica.errors import InputError
 from vesica.experiment import fit
 from vesica.experiment.fit import party_seed
 from vesica.experiment.seat import Seat
-from vesica.methods import SplitNN
+from vesica.methods import SplitNN, make_method
+from vesica.models import EncoderSpec
 
 
 def test_the_message_script_is_the_papers() -> None:
@@ -101,10 +106,11 @@ def test_every_party_draws_the_same_batches() -> None:
     assert not torch.equal(first[0], second[0])
 
 
-def test_it_learns_from_both_sides() -> None:
+@pytest.mark.parametrize(("augment", "least"), [("none", 0.97), ("weak", 0.95)])
+def test_it_learns_from_both_sides(augment: str, least: float) -> None:
     federation = small_federation(rows=400, keep=250)
-    result = fit(SplitNN(epochs=30, learning_rate=0.01), federation)
-    assert (result.metrics["auc"] or 0) > 0.97
+    result = fit(SplitNN(epochs=30, learning_rate=0.01, augment=augment), federation)
+    assert (result.metrics["auc"] or 0) > least
 
 
 def test_it_stops_on_validation_rows_and_every_party_stops_with_it() -> None:
@@ -118,3 +124,65 @@ def test_regression_runs_in_the_labels_own_unit() -> None:
     result = fit(SplitNN(epochs=30, learning_rate=0.01), small_federation(rows=400, keep=250, task="regression"))
     assert result.metrics["accuracy"] is None
     assert (result.metrics["rmse"] or 9) < 0.6  # the labels' deviation is about 2.4
+
+
+def encoded(federation: Federation, augment: str, monkeypatch: pytest.MonkeyPatch) -> dict[bool, list[Tensor]]:
+    """All that the encoders saw, in training (True) and else: rows of the shape (rows, ...)."""
+    seen: dict[bool, list[Tensor]] = defaultdict(list)
+    build = EncoderSpec.build
+
+    def watched(spec: EncoderSpec) -> nn.Module:
+        encoder = build(spec)
+        encoder.register_forward_pre_hook(lambda module, given: seen[module.training].append(given[0].detach()))
+        return encoder
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EncoderSpec, "build", watched)
+        fit(SplitNN(epochs=2, patience=2, batch_size=16, augment=augment), federation)
+    return seen
+
+
+def inputs_of(federation: Federation) -> list[Tensor]:
+    """The prepared tables of all parties that have features."""
+    split, parties = split_rows(federation), [party for party in federation.parties if party.has_features]
+    return [Seat.take(party, split.parties[party.name], device=torch.device("cpu")).inputs for party in parties]
+
+
+def is_in(rows: Tensor, table: Tensor) -> Tensor:
+    """Which rows are rows of the table as they stand there; views of images are in [0, 1]."""
+    rows, table = (
+        values.flatten(1) / 255 if values.dtype == torch.uint8 else values.flatten(1) for values in (rows, table)
+    )
+    return (rows[:, None] == table[None]).all(dim=2).any(dim=1)
+
+
+FEDERATIONS = {"a table": small_federation(host_features=False), "images": photo_federation()}
+
+
+@pytest.mark.parametrize("kind", FEDERATIONS)
+def test_weak_views_are_for_training_and_never_for_scoring(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    federation = FEDERATIONS[kind]
+    plain, weak = (encoded(federation, augment, monkeypatch) for augment in ("none", "weak"))
+    (table,) = inputs_of(federation)
+    assert is_in(torch.cat(plain[True]), table).all()
+    assert [rows.shape for rows in weak[True]] == [rows.shape for rows in plain[True]]
+    assert is_in(torch.cat(weak[True]), table).float().mean() < 0.7
+    assert len(weak[False]) == len(plain[False]) == 2 + 1  # validation after each epoch, then the test rows
+    assert all(map(torch.equal, weak[False], plain[False]))
+
+
+def test_a_host_with_features_sees_weak_views_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fifth of a table's values are masked, at every party."""
+    federation = small_federation(guests=2)
+    seen = torch.cat(encoded(federation, "weak", monkeypatch)[True])
+    assert len(seen) == 3 * 2 * 36
+    masked = ~torch.isin(seen, torch.cat(inputs_of(federation)))
+    assert masked.float().mean() == pytest.approx(0.2, abs=0.04)
+
+
+def test_an_augmentation_that_there_is_not_is_refused_in_one_sentence() -> None:
+    with pytest.raises(InputError) as refusal:
+        make_method("split-nn", {"augment": "weakly"})
+    assert str(refusal.value) == "field 'augment' of method 'split-nn' is 'weakly'; did you mean 'weak'?"
+    with pytest.raises(InputError, match="field 'augment' of method 'split-nn' is 'strong'"):
+        fit(SplitNN(augment="strong"), small_federation())  # type: ignore[arg-type]

@@ -1,5 +1,7 @@
 """What a link sends, counts and refuses."""
 
+import re
+
 import pytest
 import torch
 
@@ -87,6 +89,27 @@ def test_a_tensor_of_another_shape_is_refused() -> None:
                 "shop": lambda links: links["bank"].send("representations", torch.zeros(2, 3)),
             }
         )
+
+
+def exchange(sent: torch.Tensor, shape: tuple[int | None, ...]) -> Message:
+    talk = Talk(["bank", "shop"])
+    return talk.run(
+        {
+            "bank": lambda links: links["shop"].receive("representations", shape=shape),
+            "shop": lambda links: links["bank"].send("representations", sent),
+        }
+    )["bank"]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7])
+def test_a_dimension_may_be_left_free(rows: int) -> None:
+    assert exchange(torch.zeros(rows, 4), (None, 4)).tensor.shape == (rows, 4)
+
+
+@pytest.mark.parametrize("shape", [(4,), (7, 3), (7, 4, 1), (0,)])
+def test_a_free_dimension_does_not_free_the_others(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ProtocolError, match=re.escape(f"is {shape} of float32, expected (any, 4) of float32")):
+        exchange(torch.zeros(shape), (None, 4))
 
 
 def test_garbage_from_a_peer_is_a_protocol_error_that_names_it() -> None:

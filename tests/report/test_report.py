@@ -217,6 +217,7 @@ def test_values_that_do_not_apply_are_dashes(tmp_path: Path) -> None:
 def test_epsilon_is_a_column_only_where_a_run_has_one(tmp_path: Path) -> None:
     assert ">ε</th>" not in page(tmp_path, reported())
     assert "2<br><small>δ 1e-05</small>" in page(tmp_path, reported(but={"epsilon": 2.0, "delta": 1e-5}))
+    assert "2<br><small>δ 0</small>" in page(tmp_path, reported(but={"epsilon": 2.0, "delta": 0.0}))
 
 
 def test_a_long_conversation_is_condensed_to_its_first_and_last_rounds() -> None:

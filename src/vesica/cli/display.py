@@ -59,7 +59,7 @@ def print_listing(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_results(lines: Sequence[Mapping[str, Any]]) -> None:
-    """One row a setting; several seeds as mean and deviation."""
+    """One row a setting; several seeds as mean and deviation; then what was spent of privacy."""
     heads, rows = summarise(lines)
     table = Table(pad_edge=False)
     for head in heads:
@@ -67,3 +67,9 @@ def print_results(lines: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
         table.add_row(*row)
     wide().print(table)
+    spent: dict[tuple[float, float], dict[str, None]] = {}
+    for line in lines:
+        if line.get("epsilon") is not None:
+            spent.setdefault((line["epsilon"], line["delta"]), {})[line["method"]] = None
+    for (epsilon, delta), methods in spent.items():
+        say(f"Privacy spent by a run of {', '.join(methods)}: epsilon = {epsilon:g}, delta = {delta:g}.")

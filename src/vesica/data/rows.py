@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vesica.data.federation import Federation, PartyData
+from vesica.data.federation import Federation, PartyData, TestRows
 from vesica.data.labels import class_numbers, distinct, known
 from vesica.data.table import Array, Text
 from vesica.errors import InputError
@@ -82,6 +82,19 @@ def split_rows(federation: Federation) -> Split:
     if federation.labels == "all":
         trainable = np.concatenate([trainable, mine.unaligned[has_label[mine.unaligned]]])
     return Split(parties, ids[aligned], ids[test], classes, label, trainable, labelled, validation)
+
+
+def hold_out(federation: Federation, *, fraction: float = 0.2, seed: int = 0) -> Federation:
+    """The federation as if its test rows were unknown, with others drawn in their stead: to choose settings on."""
+    hidden = set(split_rows(federation).test_ids.tolist())
+    kept = {
+        party.name: np.array([row for row, id in enumerate(party.table.ids.tolist()) if id not in hidden], np.int64)
+        for party in federation.parties
+    }
+    host, *guests = (replace(party, table=party.table.take(kept[party.name])) for party in federation.parties)
+    assert federation.label is not None  # or it would have no test rows
+    label = federation.label[kept[host.name]]
+    return replace(federation, host=host, label=label, guests=tuple(guests), test=TestRows(fraction, seed=seed))
 
 
 def common_rows(parties: Sequence[PartyData]) -> tuple[Array, dict[str, Array]]:

@@ -71,6 +71,12 @@ SCENARIOS: dict[str, Scenario] = {
     "mnist-halves": Scenario("mnist", left_and_right, "digits; two parties, a half each"),
     "fashion-mnist": Scenario("fashion-mnist", four_quarters, "clothes; four parties, a quadrant each (FedOnce)"),
     "fashion-mnist-halves": Scenario("fashion-mnist", left_and_right, "clothes; two parties, a half each"),
+    "fashion-mnist-guests": Scenario(
+        "fashion-mnist",
+        four_quarters,
+        "clothes; host labels only, four guests with a quadrant each",
+        label_only_host=True,
+    ),
     "kmnist": Scenario("kmnist", four_quarters, "cursive Japanese; four parties, a quadrant each (FedOnce)"),
     "cifar10": Scenario(
         "cifar10",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from vesica import __version__
@@ -29,7 +30,7 @@ from vesica.protocol.budget import Meter
 from vesica.protocol.journal import Journal
 from vesica.protocol.link import Conversation, Progress, silently
 from vesica.protocol.message import WIRES, Wire
-from vesica.protocol.resumable import reached
+from vesica.protocol.resumable import reached, seconds_spent
 
 DEVICES = ("cpu", "cuda")
 SIMULATION = "in-process"
@@ -54,6 +55,8 @@ def fit(
     """
     check_settings(method, wire=wire, engine=engine, device=device)
     split = split_rows(federation)
+    if getattr(method, "label_epsilon", None) is not None:
+        split = validate_blindly(split, seed=federation.overlap.seed)
     seats = [Seat.take(p, split.parties[p.name], device=torch.device(device)) for p in federation.parties]
     run = describe(method, federation, split, seats, seed=seed, wire=wire)
     folder = None if out is None else RunFolder(Path(out), run)
@@ -72,13 +75,14 @@ def fit(
             test=digest_of(split.test_ids),
             version=__version__,
         )
-        began = time.monotonic()
+        clock = start_clock(talks)
         outcomes = converse(method, terms, seats, split, talks, seed=seed)
-        seconds = time.monotonic() - began
+        seconds = clock()
         host = outcomes[seats[0].name]
         assert host.metrics is not None
         result = Result(
             method=run["method"],
+            title=getattr(method, "title", run["method"]),
             data=federation.name,
             seed=seed,
             parties=tuple(talks),
@@ -93,6 +97,7 @@ def fit(
             curve=tuple(talks[seats[0].name].curve),
             models={name: outcomes[name].model for name in talks},  # the host's first
             statements=host.statements,
+            privacy=host.privacy,
         )
         earlier = [with_outcome(result, name, outcome) for name, outcome in host.milestones.items()]
         result = replace(result, milestones=tuple(earlier))
@@ -101,18 +106,27 @@ def fit(
         return result
 
 
+def validate_blindly(split: Split, *, seed: int) -> Split:
+    """The same rows, the validation rows drawn without a look at the labels: the agreement tells the guests which."""
+    random = np.random.default_rng([seed, 2])
+    return replace(split, validation=np.sort(random.permutation(split.labelled)[: len(split.validation)]))
+
+
 def with_outcome(result: Result, method: str, outcome: Outcome) -> Result:
     """What an earlier method reached on the way to this result."""
     assert outcome.metrics is not None
     return replace(
         result,
         method=method,
+        title=method,
         metrics=outcome.metrics,
         ledger=outcome.training,
         scoring=outcome.scoring,
         seconds=None,  # it was not run by itself
+        curve=tuple(point for point in result.curve if point["bytes"] <= outcome.training.wire),
         models={},
         statements=outcome.statements,
+        privacy=outcome.privacy,
     )
 
 
@@ -182,6 +196,15 @@ def open_talks(
     pairs = [pair for guest in guests for pair in ((host, guest), (guest, host))]
     carrier.redeliver({party: talk.journal for party, talk in talks.items()}, pairs)
     return talks
+
+
+def start_clock(talks: Mapping[str, Conversation]) -> Callable[[], float]:
+    """Seconds of this run, with those that an earlier life of it had taken up to its last checkpoint."""
+    folders = [talk.journal.folder for talk in talks.values() if talk.journal.folder is not None]
+    before, began = max(map(seconds_spent, folders), default=0.0), time.monotonic()
+    for talk in talks.values():
+        talk.clock = lambda: before + time.monotonic() - began
+    return talk.clock
 
 
 def converse(

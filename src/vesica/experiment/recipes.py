@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib.util
 import json
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 
 from vesica.data.federation import Federation
+from vesica.data.rows import hold_out
 from vesica.data.scenario import make_federation
 from vesica.errors import InputError, nearest
 from vesica.experiment.fit import fit
@@ -41,9 +43,10 @@ class Case:
     labelled: int | None = None
     labels: str | None = None
     wire: Wire = "float32"
+    hold_out: bool = False  # to choose settings: the test rows are left out, and others drawn in their stead
 
     def federation(self, data_dir: Path | None) -> Federation:
-        return make_federation(
+        federation = make_federation(
             self.data,
             data_dir,
             overlap=self.overlap,
@@ -53,17 +56,28 @@ class Case:
             labels=self.labels,
             seed=self.seed,
         )
+        return hold_out(federation) if self.hold_out else federation
 
     @property
     def title(self) -> str:
+        """What `only` looks in: all that tells this case from the others of a recipe."""
+        data = f"{self.data} (hold-out)" if self.hold_out else self.data
         overlap = "all rows" if self.overlap is None else f"{self.overlap} aligned"
-        return f"{name_of(self.method)} on {self.data}, {overlap}, seed {self.seed}"
+        title = f"{name_of(self.method)} on {data}, {overlap}, seed {self.seed}"
+        wire = () if self.wire == "float32" else (f"wire={self.wire}",)
+        return ", ".join([title, *wire, *changed_settings(self.method)])
 
     @property
     def folder(self) -> str:
         """A folder's name that no other case has."""
         digest = hashlib.sha256(repr(self).encode()).hexdigest()[:12]
         return f"{self.data}-{name_of(self.method)}-{self.seed}-{digest}"
+
+
+def changed_settings(method: Method) -> list[str]:
+    """The fields that are not as the method has them by default."""
+    values = [(field, getattr(method, field.name)) for field in dataclasses.fields(method)]  # type: ignore[arg-type]
+    return [f"{field.name}={value}" for field, value in values if value != field.default]
 
 
 @dataclass(frozen=True)
@@ -108,17 +122,18 @@ def reproduce(
     table: str,
     *,
     seeds: int | None = None,
+    only: str | None = None,
     data_dir: Path | None = None,
     device: str = "cpu",
     out: Path | None = None,
     progress: Progress = silently,
     begin: Callable[[Case], None] = lambda case: None,
 ) -> Iterator[Reproduced]:
-    """Run a recipe's cases one by one.
+    """Run a recipe's cases one by one; `only` those whose title has this text.
 
     With `out`, every case has a run folder there: finished ones are read, interrupted ones go on.
     """
-    for case in recipe.cases(seeds or recipe.seeds):
+    for case in choose_cases(recipe, seeds=seeds, only=only):
         begin(case)
         folder = None if out is None else out / case.folder
         finished = folder / "reproduced.json" if folder else None
@@ -129,7 +144,7 @@ def reproduce(
         result = fit(
             case.method, federation, seed=case.seed, wire=case.wire, device=device, out=folder, progress=progress
         )
-        where = circumstances(table, device=device, sha256=federation.sha256)
+        where = circumstances(table, device=device, sha256=federation.sha256) | {"hold_out": case.hold_out}
         runs = [
             Reproduced({**run.to_json(), **where}, run.ledger.to_json() + run.scoring.to_json(), run.curve)
             for run in (*result.milestones, result)
@@ -137,6 +152,14 @@ def reproduce(
         if finished is not None:
             write_atomically(finished, json.dumps({"runs": [vars(run) for run in runs]}))
         yield from runs
+
+
+def choose_cases(recipe: Recipe, *, seeds: int | None, only: str | None) -> Sequence[Case]:
+    cases = recipe.cases(seeds or recipe.seeds)
+    chosen = [case for case in cases if only is None or only in case.title]
+    if cases and not chosen:
+        raise InputError(f"no case has '{only}' in its title: give a part of one, such as '{cases[0].title}'")
+    return chosen
 
 
 def circumstances(table: str, *, device: str, sha256: str | None) -> dict[str, Any]:

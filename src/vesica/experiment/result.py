@@ -12,6 +12,7 @@ from vesica.data.table import Table
 from vesica.experiment.models import PartyModel
 from vesica.experiment.predict import predict
 from vesica.experiment.predictions import Predictions
+from vesica.privacy import Spent
 from vesica.protocol import Ledger
 
 
@@ -20,6 +21,7 @@ class Result:
     """One run of one method. Metrics are fractions, of the test rows."""
 
     method: str
+    title: str  # what tables call it: the method, and a part of it that makes another row of a paper's table
     data: str
     seed: int
     parties: tuple[str, ...]
@@ -34,12 +36,14 @@ class Result:
     curve: tuple[Mapping[str, float], ...]
     models: Mapping[str, PartyModel]
     statements: tuple[str, ...] = ()  # what the messages give away, in plain words
+    privacy: Spent | None = None  # what they cost, where a mechanism guarantees it
     milestones: tuple[Result, ...] = ()  # what earlier methods reached that this one goes on from; no models
 
     def to_json(self) -> dict[str, Any]:
         ledger = self.ledger
         return {
             "method": self.method,
+            "title": self.title,
             "data": self.data,
             "seed": self.seed,
             "parties": list(self.parties),
@@ -49,8 +53,8 @@ class Result:
             "messages": len(ledger.messages),
             "bytes": {"payload": ledger.payload, "wire": ledger.wire, "up": ledger.up, "down": ledger.down},
             "wire": self.wire,
-            "epsilon": None,
-            "delta": None,
+            "epsilon": self.privacy and self.privacy.epsilon,
+            "delta": self.privacy and self.privacy.delta,
             "seconds": None if self.seconds is None else round(self.seconds, 3),
             "config": dict(self.config),
             "config_hash": self.config_hash,

@@ -19,6 +19,7 @@ from vesica.experiment.models import PartyModel
 from vesica.methods import Method
 from vesica.metrics import Task, score
 from vesica.models import EncoderSpec
+from vesica.privacy import Spent
 from vesica.protocol import Budget, Guest, Host, Ledger, Link, Rows
 from vesica.protocol.agreement import Agreement, Terms
 from vesica.protocol.budget import Meter
@@ -36,6 +37,7 @@ class Outcome:
     scoring: Ledger
     metrics: Mapping[str, float | None] | None = None  # the host's
     statements: tuple[str, ...] = ()  # the host's
+    privacy: Spent | None = None  # the host's
     milestones: Mapping[str, Outcome] = field(default_factory=dict)
 
 
@@ -122,8 +124,9 @@ class Seat:
             me.encoder, me.head = milestone.encoder, milestone.head
             values = score(task, predict(me, me.rows.test), me.labels[me.rows.test])
             then = self._ledger(me, milestone)
-            earlier[name] = Outcome(model, then, talk.ledger, values, tuple(milestone.statements))
-        return Outcome(model, training, scoring, metrics, tuple(talk.statements), earlier)
+            said, spent = tuple(milestone.statements), milestone.privacy
+            earlier[name] = Outcome(model, then, talk.ledger, values, said, spent)
+        return Outcome(model, training, scoring, metrics, tuple(talk.statements), talk.privacy, earlier)
 
     def _sort(self, agreement: Agreement) -> Rows:
         """This party's rows, now that it is agreed which aligned ones are labelled and which validate."""

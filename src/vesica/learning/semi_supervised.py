@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from vesica.errors import InputError, nearest
 from vesica.learning.ema import MovingAverage
+from vesica.learning.recording import compiled, mixed_precision, recorded
 from vesica.learning.resume import Resume, Stateful, Straight
 from vesica.learning.training import Stopping, evaluate
 from vesica.metrics import Task
@@ -19,8 +20,10 @@ from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixM
 
 Threshold = Literal["fixed", "adaptive"]
 Align = Literal["none", "uniform", "labels"]
+LabelledViews = Literal["weak", "both"]
 
-STEPS_A_POSITION = 100  # between two checkpoints
+LOOK_EVERY = 100  # steps between two looks at validation rows, and between two checkpoints
+MOST_LOOKS = 200  # in a run: a longer one has them further apart
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ def semi_supervised(
     lambda_u: float = 1.0,
     threshold: Threshold = "fixed",
     align: Align = "none",
+    labelled_views: LabelledViews = "weak",
     temperature: float = 1.0,
     ema: float = 0.999,
     learning_rate: float = 0.03,
@@ -74,36 +78,52 @@ def semi_supervised(
 
     `labelled` and `unlabelled` are positions in `inputs`, `labels` go with `labelled`. A step draws `batch_size`
     labelled rows and `mu` times as many unlabelled ones, with replacement, so that any number of them will do;
-    without unlabelled rows it is supervised training on weak views. `ema` 0 gives the last weights. With `stopping`
-    the averaged weights that were best on its rows are given back, looked at every hundred steps.
+    without unlabelled rows it is supervised training. FixMatch shows the model weak views of the labelled rows;
+    `labelled_views` "both" adds strong ones, against learning few labels by heart. `ema` 0 gives the last weights.
+    With `stopping` the averaged weights that were best on its rows are given back, looked at every hundred steps (or
+    a two-hundredth of all, in a longer run). On a GPU the step is compiled, recorded, and in bfloat16 where that is
+    safe.
     """
     _check(labelled, labels, classes=classes, batch_size=batch_size)
+    for word, kind in ((threshold, Threshold), (align, Align), (labelled_views, LabelledViews)):
+        if word not in get_args(kind):
+            raise InputError(f"semi-supervised learning has no setting '{word}'{nearest(word, get_args(kind))}")
+    device = inputs.device
     objective = _objective(threshold, align, temperature=temperature, labels=labels, classes=classes)
-    optimiser = _optimiser(model, learning_rate=learning_rate, momentum=momentum, weight_decay=weight_decay)
+    optimiser = _optimiser(model, momentum=momentum, weight_decay=weight_decay)
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # images only; much faster
     average = MovingAverage(model, decay=ema)
     parts: dict[str, Stateful] = {"model": model, "optimiser": optimiser, "average": average, "objective": objective}
     best = Stopping({"model": average.module}, patience=stopping.patience if stopping else 0)
     if stopping:
         parts["best"] = best
+    losses = compiled(Losses(model, objective, views, labelled=labelled_views), device)
+    rate = torch.zeros((), device=device)  # a tensor, so that a recorded step sees it change
+
+    def step() -> None:
+        some, others = _draw(labelled, batch_size), unlabelled[_draw(unlabelled, mu * batch_size)]
+        supervised, unsupervised = losses(inputs[labelled[some]], labels[some], inputs[others])
+        optimiser.zero_grad()
+        (supervised + lambda_u * unsupervised).backward()
+        optimiser.step()
+        average.update()
+
+    advance = recorded(step, device)
     model.train()
-    for position in (resume or Straight()).steps(math.ceil(steps / STEPS_A_POSITION), parts):
-        first = position * STEPS_A_POSITION
-        for step in range(first, min(first + STEPS_A_POSITION, steps)):
-            _set_rate(optimiser, learning_rate * cosine(step / steps))
-            some, others = _draw(labelled, batch_size), unlabelled[_draw(unlabelled, mu * batch_size)]
-            supervised, unsupervised = _losses(
-                model, objective, views, rows=inputs[labelled[some]], labels=labels[some], others=inputs[others]
-            )
-            optimiser.zero_grad()
-            (supervised + lambda_u * unsupervised).backward()
-            optimiser.step()
-            average.update()
+    stride = max(LOOK_EVERY, math.ceil(steps / MOST_LOOKS))
+    for position in (resume or Straight()).steps(math.ceil(steps / stride), parts):
+        _set_rate(optimiser, rate)
+        for count in range(position * stride, min((position + 1) * stride, steps)):
+            rate.fill_(learning_rate * cosine(count / steps))
+            advance()
         if stopping:
             best.judge(stopping.look(average.module, inputs))
             if best.stop:
                 break
     best.restore_best()
     model.load_state_dict(average.module.state_dict())
+    optimiser.zero_grad()
+    model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     return model
 
 
@@ -112,17 +132,39 @@ def cosine(done: float) -> float:
     return math.cos(7 / 16 * math.pi * done)
 
 
-def _losses(
-    model: nn.Module, objective: FixMatch, views: Views, *, rows: Tensor, labels: Tensor, others: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The loss of the labelled rows and that of the others."""
-    if not len(others):
-        return functional.cross_entropy(model(views.weak(rows)), labels), torch.zeros((), device=rows.device)
-    weak, strong = views.both(others)
-    # In one pass, so that batch norm sees one distribution and not three.
-    logits: Tensor = model(torch.cat([views.weak(rows), weak, strong]))
-    of_rows, of_weak, of_strong = logits.split([len(rows), len(others), len(others)])
-    return functional.cross_entropy(of_rows, labels), objective(of_weak, of_strong)
+class Losses:
+    """The loss of labelled rows and that of others, each with views of its own."""
+
+    def __init__(self, model: nn.Module, objective: FixMatch, views: Views, *, labelled: LabelledViews) -> None:
+        self._model = model
+        self._objective = objective
+        self._views = views
+        self._labelled = labelled
+        self._mixes_rows = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
+
+    def __call__(self, rows: Tensor, labels: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+        with mixed_precision(rows.device):
+            if self._labelled == "both":
+                rows, labels = torch.cat(self._views.both(rows)), labels.repeat(2)
+            else:
+                rows = self._views.weak(rows)
+            if not len(others):
+                return functional.cross_entropy(self._logits(rows), labels), torch.zeros((), device=rows.device)
+            weak, strong = self._views.both(others)
+            sizes = [len(rows), len(strong), len(weak)]
+            if self._mixes_rows:  # one pass, so that batch norm sees one distribution and not three
+                of_rows, of_strong, of_weak = self._logits(torch.cat([rows, strong, weak])).split(sizes)
+            else:  # the weak views only make labels: no gradient goes through them
+                of_rows, of_strong = self._logits(torch.cat([rows, strong])).split(sizes[:2])
+                with torch.no_grad():
+                    of_weak = self._logits(weak)
+            return functional.cross_entropy(of_rows, labels), self._objective(of_weak, of_strong)
+
+    def _logits(self, rows: Tensor) -> Tensor:
+        if rows.ndim == 4:
+            rows = rows.contiguous(memory_format=torch.channels_last)
+        logits: Tensor = self._model(rows)
+        return logits
 
 
 def _draw(positions: Tensor, count: int) -> Tensor:
@@ -132,28 +174,23 @@ def _draw(positions: Tensor, count: int) -> Tensor:
 
 
 def _objective(threshold: Threshold, align: Align, *, temperature: float, labels: Tensor, classes: int) -> FixMatch:
-    for word, words in ((threshold, get_args(Threshold)), (align, get_args(Align))):
-        if word not in words:
-            raise InputError(f"semi-supervised learning has no setting '{word}'{nearest(word, words)}")
     chosen = FixedThreshold() if threshold == "fixed" else AdaptiveThreshold(classes)
     often = torch.bincount(labels, minlength=classes).float() if align == "labels" else torch.ones(classes)
     alignment = None if align == "none" else Alignment(often)
     return FixMatch(chosen, temperature=temperature, alignment=alignment).to(labels.device)
 
 
-def _optimiser(
-    model: nn.Module, *, learning_rate: float, momentum: float, weight_decay: float
-) -> torch.optim.Optimizer:
+def _optimiser(model: nn.Module, *, momentum: float, weight_decay: float) -> torch.optim.Optimizer:
     """Nesterov's SGD; biases and the scales of norms do not decay."""
     parameters = list(model.parameters())
     groups = [
         {"params": [parameter for parameter in parameters if parameter.ndim > 1], "weight_decay": weight_decay},
         {"params": [parameter for parameter in parameters if parameter.ndim <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.SGD(groups, lr=learning_rate, momentum=momentum, nesterov=momentum > 0)
+    return torch.optim.SGD(groups, momentum=momentum, nesterov=momentum > 0, fused=True)
 
 
-def _set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+def _set_rate(optimiser: torch.optim.Optimizer, rate: Tensor) -> None:
     for group in optimiser.param_groups:
         group["lr"] = rate
 

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
 from vesica.errors import InputError, nearest
 from vesica.methods.linear import Linear
@@ -62,8 +62,14 @@ def make_method(name: str, settings: Mapping[str, str] | None = None) -> Method:
 
 def check_fields(method: Method) -> None:
     """Refuse what no method could run with, however it was made."""
+    types = get_type_hints(type(method))
     for field in dataclasses.fields(method):  # type: ignore[arg-type]
         value = getattr(method, field.name)
+        words = get_args(types[field.name])
+        if get_origin(types[field.name]) is Literal and value not in words:
+            raise InputError(
+                f"field '{field.name}' of method '{name_of(method)}' is '{value}'{nearest(str(value), words)}"
+            )
         least = _LEAST.get(field.name, 0)
         if isinstance(value, int | float) and not least <= value < math.inf:
             raise InputError(f"field '{field.name}' of method '{name_of(method)}' is {value}: it is {least} or more")
@@ -80,13 +86,21 @@ def _parse(method: str, field: dataclasses.Field[Any], text: str) -> Any:
                 return {"true": True, "false": False}[text.lower()]
             case int() | float():
                 return type(default)(text)
+            case None:
+                return None if text.lower() == "none" else float(text)
             case tuple():
                 number = float if any(isinstance(part, float) for part in default) else int
                 return tuple(number(part) for part in text.split(",") if part.strip())
             case _:
                 return text
     except (ValueError, KeyError):
-        wanted = {bool: "true or false", int: "a whole number", float: "a number", tuple: "numbers with commas"}
+        wanted = {
+            bool: "true or false",
+            int: "a whole number",
+            float: "a number",
+            tuple: "numbers with commas",
+            type(None): "a number or none",
+        }
         raise InputError(
             f"field '{field.name}' of method '{method}' is {text!r} and should be {wanted[type(default)]}, "
             "as in --set " + f"{field.name}={_as_text(default)}"

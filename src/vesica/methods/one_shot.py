@@ -3,7 +3,9 @@ Samples", ICCV 2023, Algorithms 1 and 2."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +15,12 @@ from vesica.augmentations import views_of
 from vesica.errors import InputError
 from vesica.learning.cluster import cluster, purity
 from vesica.learning.estimation import estimate, gate
-from vesica.learning.semi_supervised import Align, Stop, Threshold, semi_supervised
-from vesica.learning.training import train
+from vesica.learning.semi_supervised import Align, LabelledViews, Stop, Threshold, semi_supervised
+from vesica.learning.training import batches, train
+from vesica.methods.split_nn import SplitNN
+from vesica.metrics import standing
 from vesica.models import Head
+from vesica.privacy import Spent, moved_with, randomise, refuse_epsilon
 from vesica.protocol import Guest, Host
 from vesica.protocol.party import Party
 
@@ -26,6 +31,16 @@ class Labelled:
 
     rows: Tensor
     labels: Tensor
+
+
+@dataclass(frozen=True)
+class Led:
+    """What the host has after Algorithm 1 and may use for what it sends: nothing here saw more than `labels`."""
+
+    parts: list[Tensor]  # every party's, of the labelled rows
+    labels: Tensor  # of the labelled rows, as the guests may learn them
+    joint: Head  # trained with these
+    model: nn.Module | None  # the host's own branch, if it has one, trained with these
 
 
 @dataclass(frozen=True)
@@ -43,6 +58,7 @@ class OneShot:
     lambda_u: float = 1.0
     threshold: Threshold = "fixed"
     align: Align = "none"
+    labelled_views: LabelledViews = "weak"
     temperature: float = 1.0
     ema: float = 0.999
     learning_rate: float = 0.01
@@ -50,12 +66,18 @@ class OneShot:
     host_epochs: int = 200
     host_patience: int = 20
     host_learning_rate: float = 1e-3
+    label_epsilon: float | None = None  # label differential privacy, by randomised response; None: the labels show
+
+    def __post_init__(self) -> None:
+        if self.label_epsilon is not None:
+            refuse_epsilon(self.label_epsilon)
 
     def guest(self, me: Guest) -> None:
         self.follow(me)
 
     def host(self, me: Host) -> None:
-        self.lead(me)
+        led = self.lead(me)
+        self.settle(me, {"one-shot": led.parts})
 
     def follow(self, me: Guest) -> tuple[Labelled, nn.Module]:
         """Algorithm 1 at a guest; its temporary labels, and its encoder with a classifier of its own on top."""
@@ -67,11 +89,11 @@ class OneShot:
         me.host.send("representations", me.represent(rows))  # (5)
         return known, model
 
-    def lead(self, me: Host) -> tuple[list[Tensor], nn.Module | None]:
-        """Algorithm 1 at the host, which leaves its head; all parties' parts, and its own branch if it has one."""
+    def lead(self, me: Host) -> Led:
+        """Algorithm 1 at the host, which leaves its head."""
         if me.task.kind != "classification":
             raise InputError("one-shot and few-shot group rows by class and cannot learn a regression: take split-nn")
-        rows, labels = me.rows.labelled, me.labels[me.rows.labelled]
+        rows, labels = me.rows.labelled, self.release(me)
         me.head = head = Head(me.dims, me.task.outputs).to(me.device)
         own = own_part(me)
         parts = [*own, *me.gather_representations(len(rows))]
@@ -79,11 +101,44 @@ class OneShot:
         for link, gradient in zip(me.guests.values(), gradients, strict=True):
             link.send("gradients", gradient, scalars={"classes": me.task.outputs})
         self.disclose(me, gradients)
-        # A host with features is one more view, but with the true labels.
+        # A host with features is one more view, but with labels instead of clusters.
         model = None if me.encoder is None else self.learn(me, Labelled(rows, labels), step="semi-supervised")
         parts = [*own_part(me), *me.gather_representations(len(rows))]
-        self.classify(me, head, parts, step="classifier")  # (6)
-        return parts, model
+        self.classify(me, head, parts, labels=labels, step="classifier")  # (6)
+        return Led(parts, labels, head, model)
+
+    def release(self, me: Host) -> Tensor:
+        """The labels of the labelled rows as the guests may learn them: all that leaves is computed from these.
+
+        With `label_epsilon` they are drawn once and kept before anything is sent: a run that is taken up again must
+        not draw a second time.
+        """
+        labels = me.labels[me.rows.labelled]
+        if self.label_epsilon is None:
+            return labels
+        kept = nn.Module()
+        kept.register_buffer("labels", torch.zeros_like(labels))
+        for _ in me.resumable("released-labels").steps(1, {"released": kept}):
+            kept.get_buffer("labels").copy_(randomise(labels, me.task.outputs, epsilon=self.label_epsilon))
+        me.conversation.privacy = Spent(self.label_epsilon, 0.0)
+        return kept.get_buffer("labels")
+
+    def settle(self, me: Host, reached: Mapping[str, list[Tensor]]) -> None:
+        """With `label_epsilon`: heads of the true labels in place of those trained so far, from the parts reached.
+
+        They never leave the host. They are trained when everything has been sent, so that not even the random numbers
+        or the time that they take can show in a message of training.
+        """
+        if self.label_epsilon is None:
+            return
+        for name, parts in reached.items():
+            head = Head(me.dims, me.task.outputs).to(me.device)
+            labels = me.labels[me.rows.labelled]
+            self.classify(me, head, parts, labels=labels, step=f"classifier-that-stays-of-{name}")
+            if name in me.milestones:
+                me.milestones[name] = replace(me.milestones[name], head=head)
+            else:
+                me.head = head
 
     def learn(self, me: Party, known: Labelled, *, step: str) -> nn.Module:
         """Semi-supervised learning of this party's encoder, from the rows it has labels for and all its others."""
@@ -108,6 +163,7 @@ class OneShot:
             lambda_u=self.lambda_u,
             threshold=self.threshold,
             align=self.align,
+            labelled_views=self.labelled_views,
             temperature=self.temperature,
             ema=self.ema,
             learning_rate=self.learning_rate,
@@ -118,13 +174,13 @@ class OneShot:
             resume=me.resumable(step),
         )
 
-    def classify(self, me: Host, head: Head, parts: list[Tensor], *, step: str) -> None:
+    def classify(self, me: Host, head: Head, parts: list[Tensor], *, labels: Tensor, step: str) -> None:
         """Train a head on representations of the labelled rows that no longer change."""
         held_out = torch.isin(me.rows.labelled, me.rows.validation)
         train(
             {"head": head},
             lambda rows: head([part[rows] for part in parts]),
-            me.labels[me.rows.labelled],
+            labels,
             rows=torch.nonzero(~held_out).squeeze(1),
             validation=torch.nonzero(held_out).squeeze(1),
             task=me.task,
@@ -140,9 +196,27 @@ class OneShot:
         """Say what the gradients give away, measured as a guest could."""
         labels = me.labels[me.rows.labelled]
         share = max(purity(cluster(gradient, me.task.outputs), labels) for gradient in gradients)
+        if self.label_epsilon is not None:
+            me.conversation.statements.append(self.claim(labels, me.task.outputs, share=share))
+            return
         me.conversation.statements.append(
             f"The gradients disclose the labels of the {len(labels)} labelled aligned rows to every guest, up to "
             f"renaming: k-means on them puts {share:.1%} of the rows with their own class."
+        )
+
+    def claim(self, labels: Tensor, classes: int, *, share: float) -> str:
+        """What label differential privacy covers here, what it does not, and what k-means still finds."""
+        assert self.label_epsilon is not None
+        kept = 1 - moved_with(classes, epsilon=self.label_epsilon)
+        largest = float(labels.bincount().max()) / len(labels)
+        return (
+            f"Each label of the {len(labels)} labelled aligned rows went through {classes}-ary randomised response "
+            f"(epsilon = {self.label_epsilon:g}, kept with probability {kept:.3f}) before anything was computed from "
+            "it for the guests: label differential privacy, pure epsilon, neighbours differ in one row's label, one "
+            "release, drawn from the operating system's entropy. Not covered: the features, the names of the classes, "
+            "which rows are aligned, labelled and for test, and what the host shows of its result. "
+            f"k-means on the gradients still puts {share:.1%} of the rows with their own class "
+            f"({largest:.1%} without knowing anything)."
         )
 
 
@@ -151,10 +225,18 @@ class FewShot(OneShot):
     """Five rounds: one-shot VFL, then the host tells each guest which unaligned rows it may label by itself.
 
     The paper has two guests. Here the parts of every other party are estimated, the host's own among them; a host with
-    features expands its own labelled rows the same way.
+    features expands its own labelled rows the same way. With `finetune_iterations` all parties then go on end to end,
+    a batch at a time, as in split-nn.
     """
 
     thresholds: tuple[float, ...] = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # t is chosen of these, on the validation rows
+    finetune_iterations: int = 0  # batches, rounded up to whole epochs
+    finetune_learning_rate: float = 1e-4
+
+    @property
+    def title(self) -> str:
+        """What a table calls its result, beside that of few-shot alone."""
+        return "few-shot + finetune" if self.finetune_iterations else "few-shot"
 
     def guest(self, me: Guest) -> None:
         known, model = self.follow(me)
@@ -163,34 +245,67 @@ class FewShot(OneShot):
         chances = me.host.receive("probabilities", shape=(len(me.rows.unaligned),)).tensor
         self.learn(me, expand(me, known, model, chances), step="semi-supervised-again")
         me.host.send("representations", me.represent(me.rows.labelled))
+        if self.finetune_iterations:
+            me.milestone("few-shot")
+            self.finetuning(me).follow(me, step="finetuning")
+            if self.label_epsilon is not None:  # the host's head has to be trained anew
+                me.host.send("representations", me.represent(me.rows.labelled))
 
     def host(self, me: Host) -> None:
-        parts, model = self.lead(me)
+        led = self.lead(me)
         me.milestone("one-shot")
-        unaligned = {name: link.receive("unaligned-representations").tensor for name, link in me.guests.items()}
+        unaligned = {
+            name: link.receive("unaligned-representations", shape=(None, me.dims[name])).tensor
+            for name, link in me.guests.items()
+        }
         if me.encoder is not None:
             unaligned[me.name] = me.represent(me.rows.unaligned)
-        chances = self.infer(me, dict(zip(me.dims, parts, strict=True)), unaligned)
+        chances = self.infer(me, led, unaligned)
         for name, link in me.guests.items():
             link.send("probabilities", chances[name])
-        if model is not None:
-            known = Labelled(me.rows.labelled, me.labels[me.rows.labelled])
-            self.learn(me, expand(me, known, model, chances[me.name]), step="semi-supervised-again")
+        if led.model is not None:
+            known = Labelled(me.rows.labelled, led.labels)
+            self.learn(me, expand(me, known, led.model, chances[me.name]), step="semi-supervised-again")
         me.head = head = Head(me.dims, me.task.outputs).to(me.device)
         parts = [*own_part(me), *me.gather_representations(len(me.rows.labelled))]
-        self.classify(me, head, parts, step="classifier-again")
+        self.classify(me, head, parts, labels=led.labels, step="classifier-again")
+        reached = {"one-shot": led.parts, "few-shot": parts}
+        if self.finetune_iterations:
+            me.milestone("few-shot")
+            self.finetune(me, head, parts, labels=led.labels)
+            if self.label_epsilon is not None:
+                reached["finetuned"] = [*own_part(me), *me.gather_representations(len(me.rows.labelled))]
+        self.settle(me, reached)
 
-    def infer(self, me: Host, aligned: dict[str, Tensor], unaligned: dict[str, Tensor]) -> dict[str, Tensor]:
+    def finetune(self, me: Host, head: Head, parts: list[Tensor], *, labels: Tensor) -> None:
+        """Go on end to end from few-shot's head, with these labels of the labelled rows."""
+        held_out = torch.isin(me.rows.labelled, me.rows.validation)
+        before = standing(me.task, head([part[held_out] for part in parts]), labels[held_out])
+        of_all_rows = torch.zeros_like(me.labels).index_copy(0, me.rows.labelled, labels)
+        self.finetuning(me).lead(me, of_all_rows, step="finetuning", before=before)
+
+    def finetuning(self, me: Party) -> SplitNN:
+        """End-to-end training from where few-shot got to, on the weak views it has learned from."""
+        an_epoch = list(batches(len(me.rows.train), self.batch_size, generator=torch.Generator()))
+        epochs = math.ceil(self.finetune_iterations / len(an_epoch))
+        return SplitNN(
+            epochs=epochs,
+            patience=epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.finetune_learning_rate,
+            augment="weak",
+        )
+
+    def infer(self, me: Host, led: Led, unaligned: dict[str, Tensor]) -> dict[str, Tensor]:
         """Algorithm 2, InferProb: each party's chances of a pseudo-label for its unaligned rows."""
         judges = {}
-        joint = me.head
-        assert isinstance(joint, Head)
+        aligned = dict(zip(me.dims, led.parts, strict=True))
         for name, part in aligned.items():
             head = Head({name: part.shape[1]}, me.task.outputs).to(me.device)
-            self.classify(me, head, [part], step=f"classifier-of-{name}")
-            judges[name] = Judge(name, head, joint, aligned)
+            self.classify(me, head, [part], labels=led.labels, step=f"classifier-of-{name}")
+            judges[name] = Judge(name, head, led.joint, aligned)
         held_out = torch.isin(me.rows.labelled, me.rows.validation)
-        threshold = self.choose_threshold(judges, held_out, me.labels[me.rows.labelled])
+        threshold = self.choose_threshold(judges, held_out, led.labels)
         given = sum(len(unaligned[name]) for name in me.guests)
         me.conversation.statements.append(
             f"The guests gave the host the representations of {given} unaligned rows. The "

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from vesica.errors import InputError
+from vesica.models.dropout import Dropout
 from vesica.schema import ImageSchema
 
 
@@ -51,10 +52,10 @@ class CNN0(nn.Module):
             nn.Flatten(),
         )
         self.layers = nn.Sequential(
-            nn.Dropout(0.25),
+            Dropout(0.25),
             nn.Linear(_width(self.features, schema), 128),
             nn.ReLU(),
-            nn.Dropout(0.5),
+            Dropout(0.5),
             nn.Linear(128, outputs),
         )
         self.dim = outputs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from vesica.errors import ProtocolError
+from vesica.privacy import Spent
 from vesica.protocol.budget import Meter
 from vesica.protocol.journal import Journal
 from vesica.protocol.ledger import Ledger
@@ -53,6 +55,8 @@ class Conversation:
     curve: list[dict[str, float]] = field(default_factory=list)  # validation values as training went on
     steps: set[str] = field(default_factory=set)  # the long steps that were entered
     statements: list[str] = field(default_factory=list)  # what the messages give away, in plain words
+    clock: Callable[[], float] = time.monotonic  # seconds since the run began, earlier lives included
+    privacy: Spent | None = None  # what the messages cost, where a mechanism guarantees it
 
     def note(self, value: float) -> None:
         """Put a validation value on the curve, where it stands in rounds and bytes; one that is undefined is not."""
@@ -60,9 +64,16 @@ class Conversation:
             self.curve.append({"round": self.ledger.rounds, "bytes": self.ledger.wire, "value": value})
 
 
-def form(shape: Sequence[int], dtype: torch.dtype) -> str:
+def form(shape: Sequence[int | None], dtype: torch.dtype) -> str:
     """A tensor's shape and type, in words."""
-    return f"{tuple(shape)} of {str(dtype).removeprefix('torch.')}"
+    return f"{tuple(shape)} of {str(dtype).removeprefix('torch.')}".replace("None", "any")
+
+
+def fits(tensor: Tensor, shape: Sequence[int | None], dtype: torch.dtype) -> bool:
+    """Whether a tensor is of this shape and type; None is a dimension of any size."""
+    if tensor.dtype != dtype or tensor.dim() != len(shape):
+        return False
+    return all(wanted in (None, size) for wanted, size in zip(shape, tensor.shape, strict=True))
 
 
 class Link:
@@ -100,10 +111,12 @@ class Link:
         talk.ledger.record(talk.party, self.peer, kind, payload=payload, wire=len(frame))
         talk.transport.deliver(talk.party, self.peer, self.sent, frame)
 
-    def receive(self, kind: str, *, shape: Sequence[int] | None = None, dtype: torch.dtype = torch.float32) -> Message:
+    def receive(
+        self, kind: str, *, shape: Sequence[int | None] | None = None, dtype: torch.dtype = torch.float32
+    ) -> Message:
         """Wait for the next message of the peer, which must be of this kind.
 
-        With a `shape` it must hold one tensor of that shape and dtype.
+        With a `shape` it must hold one tensor of that shape and dtype; a dimension that is None may be any.
         """
         talk = self._talk
         self.received += 1
@@ -120,10 +133,9 @@ class Link:
                 f"message {self.received} from '{self.peer}' is '{message.kind}', expected '{kind}': "
                 "the two sides do not run the same method or version"
             )
-        if shape is not None:
-            got, expected = form(message.tensor.shape, message.tensor.dtype), form(shape, dtype)
-            if got != expected:
-                raise ProtocolError(f"'{kind}' from '{self.peer}' is {got}, expected {expected}")
+        if shape is not None and not fits(message.tensor, shape, dtype):
+            got = form(message.tensor.shape, message.tensor.dtype)
+            raise ProtocolError(f"'{kind}' from '{self.peer}' is {got}, expected {form(shape, dtype)}")
         talk.ledger.record(self.peer, talk.party, kind, payload=payload_bytes(frame), wire=len(frame))
         return Message(
             kind, {name: tensor.to(talk.device) for name, tensor in message.tensors.items()}, message.scalars

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from vesica.metrics import Task
 from vesica.models import AnyHead, EncoderSpec
+from vesica.privacy import Spent
 from vesica.protocol.ledger import Entry
 from vesica.protocol.link import Conversation, Link
 from vesica.protocol.message import Message, Scalar
@@ -45,6 +46,7 @@ class Milestone:
     head: AnyHead | None  # the host's
     entries: list[Entry]
     statements: list[str]
+    privacy: Spent | None
 
 
 @dataclass
@@ -75,10 +77,11 @@ class Party:
         self.encoder_spec = spec
         self.encoder = spec.build().to(self.device)
 
-    def encode(self, rows: Tensor) -> Tensor:
-        """The representations of own rows, for training: the encoder's own mode, with gradients."""
+    def encode(self, rows: Tensor, *, view: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """The representations of own rows, or of a view of them, for training: the encoder's mode, with gradients."""
         assert self.encoder is not None, f"{self.name} has no features"
-        return torch.as_tensor(self.encoder(self.inputs[rows]))
+        inputs = self.inputs[rows]
+        return torch.as_tensor(self.encoder(inputs if view is None else view(inputs)))
 
     @torch.no_grad()
     def represent(self, rows: Tensor) -> Tensor:
@@ -96,7 +99,8 @@ class Party:
 
     def keep(self) -> Milestone:
         talk = self.conversation
-        return Milestone(copy.deepcopy(self.encoder), None, list(talk.ledger.entries), list(talk.statements))
+        entries, statements = list(talk.ledger.entries), list(talk.statements)
+        return Milestone(copy.deepcopy(self.encoder), None, entries, statements, talk.privacy)
 
     def public_random(self, purpose: str) -> torch.Generator:
         """Random numbers that every party of this run draws alike; they are no secret."""

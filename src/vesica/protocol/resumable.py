@@ -134,9 +134,15 @@ class Resumable:
             "curve": self._talk.curve,
             "random": random_state(),
             "first_segment": first_segment,
+            "seconds": self._talk.clock(),
         }
         save_atomically(self._path, state)
         journal.end_segment()
+
+
+def seconds_spent(folder: Path) -> float:
+    """How long the run had taken when the last checkpoint of a journal's folder was made."""
+    return max((float(load(path)["seconds"]) for path in folder.glob("step-*.safetensors")), default=0.0)
 
 
 def reached(folder: Path) -> dict[str, tuple[int, int]]:

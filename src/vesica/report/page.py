@@ -88,21 +88,22 @@ def render(runs: Sequence[ReportedRun], title: str) -> str:
 
 
 def summaries(runs: Iterable[ReportedRun]) -> list[Summary]:
-    """Seeds of the same method, data, aligned rows, wire and configuration together, in their order."""
+    """Seeds of the same title, data, aligned rows, wire and configuration together, in their order."""
     groups: dict[tuple[str, ...], list[ReportedRun]] = {}
     for run in runs:
-        names = [str(run.result.get(name)) for name in ("method", "wire", "config_hash", "data")]
-        groups.setdefault((*names, str(number(run.result, "rows", "aligned"))), []).append(run)
+        title = str(run.result.get("title") or run.result["method"])
+        names = [str(run.result.get(name)) for name in ("wire", "config_hash", "data")]
+        groups.setdefault((title, *names, str(number(run.result, "rows", "aligned"))), []).append(run)
     return [Summary(_label(key, list(groups)), tuple(group)) for key, group in groups.items()]
 
 
 def _label(key: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
-    """The method, and what tells it from the other configurations of the same method."""
-    method, wire, digest, *_ = key
-    same = [other for other in others if other[0] == method]
+    """The title, and what tells it from the other configurations of the same title."""
+    title, wire, digest, *_ = key
+    same = [other for other in others if other[0] == title]
     several_wires = len({other[1] for other in same}) > 1
     several_configurations = len({other[2] for other in same if other[1] == wire}) > 1
-    return method + (f", {wire}" if several_wires else "") + (f", {digest[:8]}" if several_configurations else "")
+    return title + (f", {wire}" if several_wires else "") + (f", {digest[:8]}" if several_configurations else "")
 
 
 def plotted_metric(runs: Sequence[ReportedRun]) -> str | None:

@@ -1,0 +1,146 @@
+"""What semi-supervised learning costs a guest: a step of FixMatch, beside the same step in plain eager PyTorch.
+
+On a GPU a half of CIFAR-10 and a wide residual network, also as a share of the matrix units' rate; on a CPU a quadrant
+of Fashion-MNIST and the small network. The images are random: the cost does not depend on what they show.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from statistics import median
+from time import perf_counter
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks import Measurement, seconds_of
+from vesica.augmentations import ImageViews
+from vesica.learning.resume import Stateful
+from vesica.learning.semi_supervised import LOOK_EVERY, semi_supervised
+from vesica.models import EncoderSpec
+from vesica.objectives import FixedThreshold, FixMatch
+from vesica.schema import ImageSchema
+
+BATCH, MU, CLASSES, ROWS = 32, 7, 10, 20_000
+POSITIONS = 6  # of a hundred steps; the first two warm up
+PLAIN_STEPS = 60
+PEER = "plain eager PyTorch"
+LIMITS = {"cuda": 1 / 7, "cpu": 1 / 1.3}
+SIDE = 8192  # of the matrices whose product gives the rate to compare with
+
+
+def measure() -> list[Measurement]:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    images = torch.randint(256, (ROWS, *shape_of(device)), dtype=torch.uint8, device=device)
+    ours = min(ours_alone(images) for _ in range(2))
+    step = plain_step(images)
+    plain = median(sync_seconds(step, device) for _ in range(PLAIN_STEPS))
+    seen = BATCH * (1 + MU)
+    where = f"FixMatch on {device.type}, a guest's"
+    measurements = [
+        Measurement(f"{where} step", ours, PEER, plain, PLAIN_STEPS, LIMITS[device.type]),
+        Measurement(f"{where} images", seen / ours, PEER, seen / plain, PLAIN_STEPS, unit="a second"),
+    ]
+    if device.type == "cuda":
+        with FlopCounterMode(display=False) as counter:
+            step()
+        rate, most = counter.get_total_flops() / ours / 1e12, matrix_rate(device)
+        measurements.append(Measurement(f"{where} step", rate, "bfloat16 product", most, PLAIN_STEPS, unit="TFLOP/s"))
+    return measurements
+
+
+def shape_of(device: torch.device) -> tuple[int, int, int]:
+    return (3, 32, 16) if device.type == "cuda" else (1, 14, 14)
+
+
+def network(images: Tensor) -> nn.Module:
+    channels, height, width = images.shape[1:]
+    schema = ImageSchema(channels, height, width, (0.5,) * channels, (0.25,) * channels)
+    spec = EncoderSpec.choose("wrn" if images.is_cuda else "cnn", schema, dim=None)
+    return nn.Sequential(spec.build(), nn.Linear(spec.dim, CLASSES)).to(images.device)
+
+
+class Clock:
+    """Notes how long each hundred steps took."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self.seconds: list[float] = []
+
+    def steps(self, total: int, parts: Mapping[str, Stateful]) -> Iterator[int]:
+        for position in range(total):
+            began = perf_counter()
+            yield position
+            wait_for(self._device)
+            self.seconds.append(perf_counter() - began)
+
+
+def ours_alone(images: Tensor) -> float:
+    """Seconds a step of Vesica's."""
+    clock = Clock(images.device)
+    rows = torch.arange(ROWS, device=images.device)
+    semi_supervised(
+        network(images),
+        images,
+        labelled=rows[:500],
+        labels=rows[:500] % CLASSES,
+        unlabelled=rows[500:],
+        classes=CLASSES,
+        views=ImageViews(),
+        steps=POSITIONS * LOOK_EVERY,
+        batch_size=BATCH,
+        mu=MU,
+        resume=clock,
+    )
+    return median(clock.seconds[2:]) / LOOK_EVERY
+
+
+def plain_step(images: Tensor) -> Callable[[], None]:
+    """The same step as its paper's pseudo-code has it: one pass, then the optimiser, then the average, one by one."""
+    model, average, views = network(images), network(images), ImageViews()
+    for module in (model, average):  # torch's own dropout
+        for name, part in list(module.named_modules()):
+            if isinstance(part, nn.Dropout):
+                parent, _, last = name.rpartition(".")
+                setattr(module.get_submodule(parent), last, nn.Dropout(part.p))
+    objective = FixMatch(FixedThreshold())
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9, nesterov=True, weight_decay=5e-4)
+    labels = torch.arange(500, device=images.device) % CLASSES
+    if images.is_cuda:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def step() -> None:
+        some = torch.randint(500, (BATCH,), device=images.device)
+        others = images[torch.randint(500, ROWS, (MU * BATCH,), device=images.device)]
+        with torch.autocast("cuda", torch.bfloat16, enabled=images.is_cuda):
+            weak, strong = views.both(others)
+            batch = torch.cat([views.weak(images[some]), weak, strong])
+            if images.is_cuda:
+                batch = batch.contiguous(memory_format=torch.channels_last)
+            of_rows, of_weak, of_strong = model(batch).split([BATCH, MU * BATCH, MU * BATCH])
+            loss = functional.cross_entropy(of_rows, labels[some]) + objective(of_weak, of_strong)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        with torch.no_grad():
+            for mean, value in zip(average.parameters(), model.parameters(), strict=True):
+                mean.lerp_(value, 0.001)
+
+    return step
+
+
+def matrix_rate(device: torch.device) -> float:
+    """TFLOP/s of a large product of random matrices in bfloat16."""
+    one, two = (torch.randn(SIDE, SIDE, dtype=torch.bfloat16, device=device) for _ in range(2))
+    seconds = median(sync_seconds(lambda: one @ two, device) for _ in range(20))
+    return 2 * SIDE**3 / seconds / 1e12
+
+
+def sync_seconds(step: Callable[[], object], device: torch.device) -> float:
+    wait_for(device)
+    return seconds_of(lambda: (step(), wait_for(device)))
+
+
+def wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()

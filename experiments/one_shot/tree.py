@@ -1,0 +1,76 @@
+"""A reference for credit: gradient boosted trees on the labelled overlapping rows, all columns in one table."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from vesica import __version__
+from vesica.data import Federation, Text, make_federation, split_rows
+from vesica.data.rows import Split, hold_out
+from vesica.data.table import Array, Column
+from vesica.errors import VesicaError
+from vesica.experiment.fit import count_rows
+from vesica.experiment.recipes import circumstances
+from vesica.metrics import Task, score
+
+DATA = "credit-two-guests"
+
+
+def numbers(column: Column) -> Array:
+    """The values as the file has them: categories are numbers there."""
+    return np.array([float(value) for value in column.values])[column.codes] if isinstance(column, Text) else column
+
+
+def pool(federation: Federation, split: Split, part: str) -> Array:
+    """All parties' columns of the aligned or the test rows, which have the same order everywhere."""
+    tables = [party.table.take(getattr(split.parties[party.name], part)) for party in federation.parties]
+    return np.column_stack([numbers(column) for table in tables for column in table.columns.values()])
+
+
+def run(seed: int, *, overlap: int, held_out: bool) -> dict[str, Any]:
+    """One line of results: train on the rows that SplitNN would have, score on the same test rows."""
+    federation = make_federation(DATA, overlap=overlap, seed=seed)
+    federation = hold_out(federation) if held_out else federation
+    split, host, began = split_rows(federation), federation.host.name, time.monotonic()
+    labels = split.label[split.parties[host].aligned[split.labelled]]
+    tree = HistGradientBoostingClassifier(random_state=seed)
+    tree.fit(pool(federation, split, "aligned")[split.labelled], labels)
+    chances = torch.from_numpy(tree.decision_function(pool(federation, split, "test")))
+    truth = torch.from_numpy(split.label[split.parties[host].test])
+    task = Task(federation.task, federation.metric, split.classes)
+    metrics = score(task, torch.stack([torch.zeros_like(chances), chances], dim=1), truth)
+    settings = {name: value for name, value in tree.get_params().items() if name != "random_state"}
+    config = {"method": settings | {"scikit_learn": sklearn.__version__}, "overlap": overlap}
+    names = [party.name for party in federation.parties]
+    line = {"method": "pooled-tree", "data": federation.name, "seed": seed, "parties": names}
+    line |= {"rows": count_rows(split), "metrics": metrics, "rounds": None, "messages": None}
+    line |= {"bytes": dict.fromkeys(("payload", "wire", "up", "down")), "wire": None, "epsilon": None, "delta": None}
+    line |= {"seconds": round(time.monotonic() - began, 3), "config": config, "version": __version__, "statements": []}
+    line |= {"config_hash": hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]}
+    return line | circumstances("tree", device="cpu", sha256=federation.sha256) | {"hold_out": held_out}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--overlap", type=int, nargs="+", default=[1000, 2000])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--hold-out", action="store_true", help="leave the test rows out, test on others")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    asked = parser.parse_args()
+    cases = [(seed, overlap) for overlap in asked.overlap for seed in range(asked.seeds)]
+    try:
+        text = "".join(json.dumps(run(s, overlap=n, held_out=asked.hold_out)) + "\n" for s, n in cases)
+    except VesicaError as error:
+        sys.exit(f"vesica: {error}")
+    asked.json.write_text(text) if asked.json else print(text, end="")

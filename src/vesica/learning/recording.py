@@ -1,0 +1,64 @@
+"""A training step on a GPU: compiled, and recorded once as a CUDA graph that is then replayed."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import ParamSpec, TypeVar
+
+import torch
+
+Inputs = ParamSpec("Inputs")
+Output = TypeVar("Output")
+
+_WARM_UP = 3  # steps before the recording: buffers are made and kernels are chosen
+
+
+def compiled(function: Callable[Inputs, Output], device: torch.device) -> Callable[Inputs, Output]:
+    """On a GPU whose torch can compile: the function with its small operations fused."""
+    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
+        return function
+    return torch.compile(function, dynamic=False)
+
+
+def mixed_precision(device: torch.device) -> AbstractContextManager[None]:
+    """On a GPU: convolutions and matrix products in bfloat16."""
+    return torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else nullcontext()
+
+
+def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    """The step; on a GPU as one graph, because its hundreds of kernels take longer to launch than to run.
+
+    So it must have fixed shapes, never wait for the device, and take what changes from step to step out of tensors.
+    """
+    return Recorded(step) if device.type == "cuda" else step
+
+
+class Recorded:
+    """Runs a step a few times, then records it and replays the recording."""
+
+    def __init__(self, step: Callable[[], None]) -> None:
+        self._step = step
+        self._done = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self) -> None:
+        with torch.backends.cudnn.flags(benchmark=True, allow_tf32=torch.backends.cudnn.allow_tf32):
+            if self._done < _WARM_UP:
+                self._run_aside()
+                self._done += 1
+                return
+            if self._graph is None:
+                self._graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+                    self._step()  # nothing runs yet
+        self._graph.replay()
+
+    def _run_aside(self) -> None:
+        """On a stream that is not the default one: what a recording needs to be warm."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self._step()
+        torch.cuda.current_stream().wait_stream(stream)

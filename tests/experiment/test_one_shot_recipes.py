@@ -1,0 +1,102 @@
+"""The recipes of one-shot VFL, its published figures, and the trees beside it."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from vesica.data import SCENARIOS, make_federation, split_rows
+from vesica.experiment.recipes import Case, find_recipe
+from vesica.experiment.tables import read_published
+from vesica.methods import FewShot, OneShot, SplitNN, check_fields
+
+FOLDER = Path(__file__).parents[2] / "experiments" / "one_shot"
+TABLES = ("table1", "one-shot-cifar", "figure6", "wires", "fashion", "tune-credit")
+
+
+def cases(table: str) -> list[Case]:
+    return list(find_recipe("one_shot", table, experiments=FOLDER.parent).cases(2))
+
+
+@pytest.fixture(scope="module")
+def tree() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("tree", FOLDER / "tree.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_case_can_be_made_and_told_from_the_others(table: str) -> None:
+    made = cases(table)
+    assert len({case.title for case in made}) == len({case.folder for case in made}) == len(made)
+    for case in made:
+        check_fields(case.method)
+        assert case.data in SCENARIOS
+
+
+def test_settings_are_tuned_on_rows_held_out_and_everything_else_is_tested_on_test_rows() -> None:
+    for table in TABLES:
+        assert {case.hold_out for case in cases(table)} == {table == "tune-credit"}
+
+
+def test_table1_finetunes_as_many_iterations_as_the_paper() -> None:
+    methods = {(case.overlap, case.method) for case in cases("table1") if isinstance(case.method, FewShot)}
+    found = {overlap: method.finetune_iterations for overlap, method in methods if isinstance(method, FewShot)}
+    assert found == {256: 400, 512: 480, 1024: 900, 2048: 1000}
+    vanilla = [case.method.augment for case in cases("table1") if isinstance(case.method, SplitNN)]
+    assert vanilla.count("none") == vanilla.count("weak") == 8
+
+
+def test_one_shot_alone_has_the_settings_of_table1() -> None:
+    whole = {case.overlap: case.method for case in cases("table1") if isinstance(case.method, FewShot)}
+    for case in cases("one-shot-cifar"):
+        assert type(case.method) is OneShot
+        assert vars(case.method).items() <= vars(whole[case.overlap]).items()
+
+
+def test_every_published_figure_of_table1_is_there() -> None:
+    published = read_published(FOLDER / "published.csv")
+    table1 = {key: figures for key, figures in published.items() if key[1] == "cifar10"}
+    methods = ("split-nn", "fedcvt", "fedbcd", "one-shot", "few-shot", "few-shot + finetune")
+    sizes = ("256", "512", "1,024", "2,048")
+    assert set(table1) == {(method, "cifar10", size) for method in methods for size in sizes}
+    assert all(set(figures) == {"accuracy", "rounds", "MB"} for figures in table1.values())
+    assert table1["few-shot + finetune", "cifar10", "256"]["accuracy"] == "0.8037"
+    with (FOLDER / "published.csv").open(newline="") as file:
+        assert all(row["source"].startswith("Sun et al., ICCV 2023, ") for row in csv.DictReader(file))
+
+
+def test_published_bytes_of_one_shot_are_three_messages_of_128_floats_a_row_and_guest() -> None:
+    published = read_published(FOLDER / "published.csv")
+    for size in (256, 512, 1024, 2048):
+        printed = float(published["one-shot", "cifar10", f"{size:,}"]["MB"])
+        assert printed == pytest.approx(3 * 2 * size * 128 * 4 / 1e6, abs=0.05)
+
+
+def test_the_trees_learn_from_the_aligned_rows_and_are_scored_on_the_test_rows(tree: ModuleType) -> None:
+    line = tree.run(0, overlap=1000, held_out=False)
+    assert (line["method"], line["rows"]["labelled"], line["rows"]["test"]) == ("pooled-tree", 1000, 6000)
+    assert 0.7 < line["metrics"]["auc"] < 0.8
+    assert line["rounds"] is line["wire"] is line["bytes"]["wire"] is None
+    held = tree.run(0, overlap=1000, held_out=True)
+    assert (held["hold_out"], held["rows"]["test"]) == (True, 4800)
+    assert tree.run(1, overlap=1000, held_out=False)["config_hash"] == line["config_hash"] == held["config_hash"]
+
+
+def test_the_trees_see_all_columns_as_the_file_has_them(tree: ModuleType) -> None:
+    federation = make_federation("credit-two-guests", overlap=1000)
+    split = split_rows(federation)
+    pooled = tree.pool(federation, split, "test")
+    assert pooled.shape == (6000, 23)
+    assert set(pooled[:, 1]) == {1.0, 2.0}  # SEX
+    names = [name for guest in federation.guests for name in guest.table.columns]
+    assert set(pooled[:, names.index("MARRIAGE")]) == {0.0, 1.0, 2.0, 3.0}
+    ages = federation.guests[0].table.columns["AGE"][split.parties["guest-1"].test]
+    assert pooled[:, names.index("AGE")].tolist() == ages.tolist()

@@ -1,0 +1,204 @@
+"""Label differential privacy: nothing the guests receive shows more than the labels that went through the mechanism."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from federations import small_federation
+from vesica.data import Federation, split_rows
+from vesica.engines import InProcess
+from vesica.errors import InputError, PartyError
+from vesica.experiment import fit
+from vesica.methods import FewShot, OneShot, make_method, one_shot
+from vesica.privacy import Spent
+from vesica.protocol.message import Message, decode
+
+SETTINGS: dict[str, Any] = {
+    "guest_steps": 100,
+    "batch_size": 8,
+    "mu": 2,
+    "learning_rate": 0.05,
+    "ema": 0.9,
+    "host_epochs": 60,
+    "host_patience": 3,  # so that how long a head trains depends on its labels
+    "host_learning_rate": 0.05,
+    "label_epsilon": 1.0,
+}
+TINY: dict[str, Any] = {"guest_steps": 3, "host_epochs": 1, "label_epsilon": 1.0}
+METHODS = {
+    "one-shot": OneShot(**SETTINGS),
+    "few-shot": FewShot(**SETTINGS),
+    "finetuned": FewShot(**SETTINGS, finetune_iterations=10, finetune_learning_rate=0.01),
+}
+every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+with_and_without_features = pytest.mark.parametrize("host_features", [True, False], ids=["features", "labels only"])
+
+
+@dataclass
+class Pinned:
+    """A mechanism that always gives the same labels, and remembers how often it was asked."""
+
+    labels: Tensor
+    asked: list[float] = field(default_factory=list)
+
+    def __call__(self, labels: Tensor, classes: int, *, epsilon: float) -> Tensor:
+        self.asked.append(epsilon)
+        assert labels.shape == self.labels.shape
+        return self.labels.clone()
+
+
+def labels_of(federation: Federation) -> Tensor:
+    """The true labels of the labelled aligned rows."""
+    split = split_rows(federation)
+    return torch.from_numpy(split.label[split.parties["bank"].aligned[split.labelled]])
+
+
+def seen_by_the_shop(federation: Federation) -> Tensor:
+    """Labels that the first shop can learn by itself, so that the host lets pseudo-labels through."""
+    split = split_rows(federation)
+    rows = split.parties["shop1"].aligned[split.labelled]
+    return torch.from_numpy((federation.guests[0].table.columns["x0"][rows] > 0).astype(np.int64))
+
+
+def overhear(patch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
+    """Every frame that the guests are sent from now on."""
+    frames: list[tuple[str, bytes]] = []
+    deliver = InProcess.deliver
+
+    def overheard(engine: InProcess, sender: str, receiver: str, sequence: int, frame: memoryview) -> None:
+        if sender == "bank":
+            frames.append((receiver, bytes(frame)))
+        deliver(engine, sender, receiver, sequence, frame)
+
+    patch.setattr(InProcess, "deliver", overheard)
+    return frames
+
+
+def received(method: OneShot, federation: Federation, released: Tensor) -> list[tuple[str, bytes]]:
+    """All that the guests receive in a run in which these labels are released."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(one_shot, "randomise", Pinned(released))
+        frames = overhear(patch)
+        fit(method, federation)
+    return frames
+
+
+def messages(frames: list[tuple[str, bytes]], kind: str) -> list[Message]:
+    return [message for _, frame in frames if (message := decode(frame)).kind == kind]
+
+
+@every_method
+@with_and_without_features
+def test_all_that_the_guests_receive_follows_from_the_released_labels(method: OneShot, host_features: bool) -> None:
+    """From the agreement to scoring, bit for bit, whatever the true labels are."""
+    federation = small_federation(rows=200, guests=2, host_features=host_features, keep=100)
+    released = seen_by_the_shop(federation)
+    others = (np.random.default_rng(1).random(200) < 0.3).astype(np.int64)
+    truths = [replace(federation, label=label) for label in (federation.label, others)]
+    assert not torch.equal(*map(labels_of, truths))
+    assert not np.array_equal(*(split_rows(truth).validation for truth in truths))  # as they would be drawn otherwise
+    first, second = (received(method, truth, released) for truth in truths)
+    assert [decode(frame).kind for _, frame in first] == [decode(frame).kind for _, frame in second]
+    assert first == second
+    changed = received(method, federation, released.roll(1))
+    assert first != changed
+    if isinstance(method, FewShot):  # else equal chances would prove nothing
+        assert max(message.tensor.count_nonzero() for message in messages(first, "probabilities")) > 0
+        assert len(messages(first, "verdict")) == (2 if method.finetune_iterations else 0)
+
+
+@every_method
+def test_the_heads_that_stay_have_the_true_labels(method: OneShot, monkeypatch: pytest.MonkeyPatch) -> None:
+    federation = small_federation(rows=400, guests=2, host_features=False, keep=100)
+    monkeypatch.setattr(one_shot, "randomise", Pinned(1 - labels_of(federation)))
+    result = fit(replace(method, guest_steps=200), federation)
+    for run in (*result.milestones, result):
+        assert (run.metrics["auc"] or 0) > 0.65  # heads of the released labels would be below a half
+
+
+@with_and_without_features
+def test_the_labels_are_drawn_once_a_run(host_features: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    federation = small_federation(guests=3, host_features=host_features)
+    mechanism = Pinned(labels_of(federation))
+    monkeypatch.setattr(one_shot, "randomise", mechanism)
+    fit(FewShot(**TINY, finetune_iterations=1), federation)
+    assert mechanism.asked == [1.0]
+
+
+def failing(*given: Any, **named: Any) -> Any:
+    raise RuntimeError("the power is gone")
+
+
+@pytest.mark.parametrize("moment", ["gradients_of", "semi_supervised", "cluster"])
+def test_a_run_that_goes_on_does_not_draw_again(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    federation = small_federation(rows=300, guests=2, keep=200)
+    drawn, used = [], []
+    randomise, gradients_of = one_shot.randomise, one_shot.gradients_of
+
+    def drawing(*given: Any, **named: Any) -> Tensor:
+        drawn.append(randomise(*given, **named))
+        return drawn[-1]
+
+    def watched(head: Any, parts: list[Tensor], labels: Tensor) -> list[Tensor]:
+        used.append(labels.clone())
+        return gradients_of(head, parts, labels)
+
+    monkeypatch.setattr(one_shot, "randomise", drawing)
+    with monkeypatch.context() as patch:
+        patch.setattr(one_shot, moment, failing)
+        with pytest.raises(PartyError, match="the power is gone"):
+            fit(OneShot(**TINY), federation, out=tmp_path)
+    monkeypatch.setattr(one_shot, "gradients_of", watched)
+    result = fit(OneShot(**TINY), federation, out=tmp_path)
+    assert len(drawn) == 1
+    assert [labels.tolist() for labels in used] == [drawn[0].tolist()]
+    assert not torch.equal(used[0], labels_of(federation))
+    assert result.privacy == Spent(1.0, 0.0)
+
+
+def test_results_and_milestones_say_what_was_spent() -> None:
+    result = fit(FewShot(**TINY | {"label_epsilon": 2.5}), small_federation())
+    for run in (*result.milestones, result):
+        assert (run.to_json()["epsilon"], run.to_json()["delta"]) == (2.5, 0.0)
+    assert len(result.milestones) == 1
+    open_labels = fit(FewShot(**TINY | {"label_epsilon": None}), small_federation())
+    for run in (*open_labels.milestones, open_labels):
+        assert (run.to_json()["epsilon"], run.to_json()["delta"]) == (None, None)
+
+
+def test_the_statement_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    federation = small_federation(guests=2)
+    truth = labels_of(federation)
+    released = torch.where(torch.arange(40) % 5 == 0, 1 - truth, truth)  # a fifth of the labels moved
+    monkeypatch.setattr(one_shot, "randomise", Pinned(released))
+    largest = max(truth.bincount().tolist()) / 40
+    (statement,) = fit(OneShot(**TINY), federation).statements
+    assert statement == (
+        "Each label of the 40 labelled aligned rows went through 2-ary randomised response (epsilon = 1, kept with "
+        "probability 0.731) before anything was computed from it for the guests: label differential privacy, pure "
+        "epsilon, neighbours differ in one row's label, one release, drawn from the operating system's entropy. Not "
+        "covered: the features, the names of the classes, which rows are aligned, labelled and for test, and what the "
+        "host shows of its result. k-means on the gradients still puts 80.0% of the rows with their own class "
+        f"({largest:.1%} without knowing anything)."
+    )
+
+
+@pytest.mark.parametrize("method", [OneShot, FewShot])
+@pytest.mark.parametrize("epsilon", [0.0, -0.5, math.nan, math.inf])
+def test_a_bad_epsilon_is_refused_before_anyone_talks(method: Callable[..., OneShot], epsilon: float) -> None:
+    with pytest.raises(InputError, match=f"label_epsilon is {epsilon}: give a positive number, or leave it out"):
+        method(label_epsilon=epsilon)
+
+
+def test_epsilon_can_be_set_from_text() -> None:
+    assert make_method("few-shot", {"label_epsilon": "0.5"}) == FewShot(label_epsilon=0.5)
+    assert make_method("one-shot", {"label_epsilon": "none"}) == OneShot()
+    with pytest.raises(InputError, match="field 'label_epsilon' of method 'one-shot' is 'much' and should be a number"):
+        make_method("one-shot", {"label_epsilon": "much"})
