@@ -1,26 +1,23 @@
 """`python -m benchmarks [NAME ...] [--json FILE]`: measure, print one table, and keep the figures if asked."""
 
 import argparse
+import importlib
+import importlib.util
 import json
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks import Measurement, csv_loading, fixmatch, guests, message, step
+from benchmarks import Measurement
+from vesica import __version__
 
-BENCHMARKS: dict[str, Callable[[], list[Measurement]]] = {
-    "message": message.measure,
-    "step": step.measure,
-    "csv-loading": csv_loading.measure,
-    "guests": guests.measure,
-    "fixmatch": fixmatch.measure,
-}
-LIBRARIES = ("vesica", "torch", "numpy", "polars")
+BENCHMARKS = ("message", "step", "csv-loading", "guests", "fixmatch")  # modules with a function `measure`
+LIBRARIES = ("torch", "numpy", "polars")
 ROW = "{:<44} {:>12} {:>24} {:>12} {:>7} {:>6} {:>5} {:>8}"
 
 
@@ -43,7 +40,7 @@ def measure(names: Sequence[str]) -> list[Measurement]:
     print(ROW.format("median of", "cost", "peer", "its cost", "ratio", "limit", "met", "repeats"))
     measurements = []
     for name in names:
-        for measurement in BENCHMARKS[name]():
+        for measurement in importlib.import_module(f"benchmarks.{name.replace('-', '_')}").measure():
             print(line(measurement), flush=True)
             measurements.append(measurement)
     return measurements
@@ -64,10 +61,12 @@ def machine() -> dict[str, Any]:
     return {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "torch_threads": torch.get_num_threads(),
         "system": platform.system(),
         "python": platform.python_version(),
-        **{library: version(library) for library in LIBRARIES},
+        "vesica": __version__,
+        **{library: version(library) for library in LIBRARIES if importlib.util.find_spec(library)},
     }
 
 

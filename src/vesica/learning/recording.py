@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import ParamSpec, TypeVar
 
 import torch
@@ -35,6 +35,17 @@ def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], Non
     return Recorded(step) if device.type == "cuda" else step
 
 
+@contextmanager
+def _best_convolutions() -> Iterator[None]:
+    """Let cuDNN try its algorithms and keep the fastest: the shapes never change."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
 class Recorded:
     """Runs a step a few times, then records it and replays the recording."""
 
@@ -44,15 +55,17 @@ class Recorded:
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self) -> None:
-        with torch.backends.cudnn.flags(benchmark=True, allow_tf32=torch.backends.cudnn.allow_tf32):
+        if self._graph is not None:
+            self._graph.replay()
+            return
+        with _best_convolutions():
             if self._done < _WARM_UP:
                 self._run_aside()
                 self._done += 1
                 return
-            if self._graph is None:
-                self._graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
-                    self._step()  # nothing runs yet
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+                self._step()  # nothing runs yet
         self._graph.replay()
 
     def _run_aside(self) -> None:
