@@ -1,5 +1,6 @@
 """Two or more parties in one process, for tests of the protocol."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,32 @@ from vesica.protocol.link import Conversation
 Program = Callable[[Mapping[str, Link]], Any]
 
 
+class HandClock:
+    """A clock that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def work(self, seconds: float) -> None:
+        """As whoever has the turn does."""
+        self.seconds += seconds
+
+
 class Talk:
     """A host and its guests, each a function of its links."""
 
-    def __init__(self, parties: Sequence[str], *, budget: Budget = Budget(), wire: str = "float32") -> None:
-        self.engine = InProcess(parties)
+    def __init__(
+        self,
+        parties: Sequence[str],
+        *,
+        budget: Budget = Budget(),
+        wire: str = "float32",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.engine = InProcess(parties, clock=clock)
         self.parties = list(parties)
         host, *guests = parties
         meter = Meter(budget)

@@ -58,7 +58,7 @@ def run(seed: int, *, overlap: int, held_out: bool) -> dict[str, Any]:
     line |= {"bytes": dict.fromkeys(("payload", "wire", "up", "down")), "wire": None, "epsilon": None, "delta": None}
     line |= {"seconds": round(time.monotonic() - began, 3), "config": config, "version": __version__, "statements": []}
     line |= {"config_hash": hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]}
-    return line | circumstances("tree", device="cpu", sha256=federation.sha256) | {"hold_out": held_out}
+    return line | circumstances("tree", device="cpu", sha256=federation.sha256)
 
 
 if __name__ == "__main__":
@@ -68,6 +68,8 @@ if __name__ == "__main__":
     parser.add_argument("--hold-out", action="store_true", help="leave the test rows out, test on others")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     asked = parser.parse_args()
+    if asked.json and not asked.json.parent.is_dir():
+        parser.error(f"there is no directory {asked.json.parent} to write {asked.json.name} to: make it first")
     cases = [(seed, overlap) for overlap in asked.overlap for seed in range(asked.seeds)]
     try:
         text = "".join(json.dumps(run(s, overlap=n, held_out=asked.hold_out)) + "\n" for s, n in cases)

@@ -7,6 +7,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "Budget": "vesica.protocol",
+    "FedOnce": "vesica.methods",
     "Federation": "vesica.data",
     "FewShot": "vesica.methods",
     "Linear": "vesica.methods",

@@ -26,6 +26,10 @@ class ProtocolError(VesicaError):
     """A peer sent something other than what was agreed."""
 
 
+class LateError(ProtocolError):
+    """A peer sent nothing within the time it was given."""
+
+
 class AgreementError(ProtocolError):
     """The parties do not mean the same run."""
 

@@ -254,6 +254,17 @@ OPTIONS = {
     ),
     "a share without its draw": Case("run split-nn --data credit --share draw", ("go together",)),
     "a negative run seed": Case("run split-nn --data credit --seed -1", ("seed is -1",)),
+    "a deadline for a method that needs all": Case(f"{RUN} --wait 5", ("split-nn", "leaves no guest out", "fedonce")),
+    "a deadline with more rounds": Case(
+        "run fedonce --data credit --set more_epochs=1 --wait 5", ("fedonce", "leaves no guest out", "more_epochs")
+    ),
+    "a deadline in the past": Case("run fedonce --data credit --wait -1", ("--wait is -1", "above 0")),
+    "an absent guest for ever": Case("run fedonce --data credit --absent guest-1", ("--absent without --wait",)),
+    "an absent guest nobody knows": Case(
+        "run fedonce --data credit --wait 5 --absent guest-7", ("'guest-7'", "did you mean 'guest-1'?")
+    ),
+    "a certain party dropout": Case("run fedonce --data credit --set party_dropout=1", ("party_dropout", "below 1")),
+    "a fill nobody knows": Case("run fedonce --data credit --set fill=zeros", ("'zeros'", "did you mean 'zero'?")),
     "messages kept nowhere": Case(f"{RUN} --keep-messages", ("--keep-messages", "--out")),
     "too few rounds": Case(f"{RUN} --max-rounds 1", ("round 2", "1 rounds", "nothing was sent")),
     "too few bytes": Case(f"{RUN} --max-bytes 1000", ("the budget is 1,000", "nothing was sent")),
@@ -318,7 +329,9 @@ PREDICTIONS = {
     "a missing guest": Case(PREDICT, ("rows of 'camera' are needed",), guests(1)),
     "a guest nobody knows": Case(PREDICT, ("'shopp' was no party", "did you mean 'shop'?"), toml('"shop"', '"shopp"')),
     "without a guest nobody knows": Case(f"{PREDICT} --without shopp", ("no party 'shopp'", "did you mean 'shop'?")),
-    "without a guest that is needed": Case(f"{PREDICT} --without shop", ("cannot predict without 'shop'",)),
+    "without a guest that is needed": Case(
+        f"{PREDICT} --without shop", ("cannot predict without 'shop'", "party_dropout")
+    ),
     "no new federation": Case("predict run --federation none.toml --out p.csv", ("there is no file none.toml",)),
 }
 RECIPES = {

@@ -21,12 +21,14 @@ from vesica.data import SCENARIOS
 from vesica.methods import METHODS, config_of
 
 RUN = ("run", "split-nn", "--federation", "federation.toml", "--set", "epochs=2")
+ROBUST = ("--set", "guest_epochs=1", "--set", "host_epochs=1", "--set", "party_dropout=0.3")
 KEYS = [
     "method",
     "title",
     "data",
     "seed",
     "parties",
+    "missing",
     "rows",
     "metrics",
     "rounds",
@@ -133,6 +135,28 @@ def test_a_run_with_label_privacy_says_what_was_spent_and_what_is_not_covered(fo
     assert (result["epsilon"], result["delta"]) == (0.5, 0.0)
 
 
+def test_an_absent_guest_is_named_by_the_run_its_json_and_its_report(folder: Path, vesica: Any) -> None:
+    late = ("--wait", 3600, "--absent", "camera", "--json", "result.json", "--report", "report.html")
+    answer = vesica("run", "fedonce", "--federation", "federation.toml", *ROBUST, *late)
+    assert answer.code == 0, answer.err
+    sentence = "did not answer within 3600 s and was left out"
+    assert f"'camera' {sentence}" in answer.out.replace("\n", " ")
+    assert json.loads((folder / "result.json").read_text())["missing"] == ["camera"]
+    assert sentence in (folder / "report.html").read_text()
+
+
+def test_a_robust_model_predicts_without_a_guest_and_says_so(folder: Path, vesica: Any) -> None:
+    assert vesica("run", "fedonce", "--federation", "federation.toml", *ROBUST, "--out", "run").code == 0
+    text = (folder / "federation.toml").read_text()
+    (folder / "new.toml").write_text(text[: text.rindex("[[guest]]")])  # the camera is not there
+    asked = ("predict", "run", "--federation", "new.toml", "--out", "p.csv")
+    assert vesica(*asked).code == 2
+    answer = vesica(*asked, "--without", "camera")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith("120 rows to p.csv; 2 messages")
+    assert "'camera' was not asked: the model filled in for it." in answer.out
+
+
 def test_a_run_leaves_a_folder_json_and_a_report(folder: Path, vesica: Any) -> None:
     answer = vesica(*RUN, "--out", "run", "--json", "result.json", "--report", "pages/report.html")
     assert (answer.code, answer.err) == (0, "")
@@ -230,7 +254,7 @@ def test_a_recipe_gives_a_line_a_run_and_keeps_finished_ones(folder: Path, vesic
     first = vesica(*command, "lines.jsonl")
     assert first.code == 0
     lines = [json.loads(line) for line in (folder / "lines.jsonl").read_text().splitlines()]
-    assert [list(line) for line in lines] == [[*KEYS, "table", "device", "commit", "data_sha256", "hold_out"]] * 2
+    assert [list(line) for line in lines] == [[*KEYS, "table", "device", "commit", "data_sha256"]] * 2
     assert [line["seed"] for line in lines] == [0, 1]
     again = vesica(*command, "-")
     assert [json.loads(line) for line in again.out.splitlines()] == lines

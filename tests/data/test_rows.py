@@ -502,4 +502,9 @@ def test_what_is_held_out_changes_with_the_seed_and_the_fraction_and_nothing_els
     assert tests[0] != tests[1]
     assert tests[0] == split_rows(hold_out(whole)).test_ids.tolist()
     for one in drawn:
-        assert (one.overlap, one.labelled, one.labels, one.name) == (whole.overlap, 20, "all", whole.name)
+        assert (one.overlap, one.labelled, one.labels) == (whole.overlap, 20, "all")
+
+
+def test_a_federation_to_choose_settings_on_has_a_name_of_its_own() -> None:
+    whole = replace(hundred(), name="credit")
+    assert (hold_out(whole).name, whole.name) == ("credit (hold-out)", "credit")

@@ -5,8 +5,9 @@ import threading
 import pytest
 import torch
 
+from conversations import HandClock
 from vesica.engines import InProcess
-from vesica.errors import DeadlockError, InputError, PartyError
+from vesica.errors import DeadlockError, InputError, LateError, PartyError
 
 PARTIES = ["bank", "shop", "clinic"]
 
@@ -15,8 +16,8 @@ def frame(text: str = "hello") -> memoryview:
     return memoryview(bytearray(text.encode()))
 
 
-def run(programs, parties=PARTIES, seeds=None):
-    engine = InProcess(parties)
+def run(programs, parties=PARTIES, seeds=None, clock=None):
+    engine = InProcess(parties) if clock is None else InProcess(parties, clock=clock)
     bound = {party: (lambda party=party: programs[party](engine)) for party in parties}
     return engine.run(bound, seeds or dict.fromkeys(parties, 0))
 
@@ -173,3 +174,84 @@ def test_a_partys_random_numbers_on_the_gpu_are_its_own_too() -> None:
 
     torch.zeros(1, device="cuda")
     assert torch.equal(draws(1), draws(1000))
+
+
+def sends_after(clock: HandClock, party: str, seconds: float):
+    """A guest that works for so long, sends a message to the host, and waits for its answer."""
+
+    def program(engine):
+        clock.work(seconds)
+        engine.deliver(party, "bank", 1, frame(party))
+        engine.collect(party, "bank", 1, "goodbye")
+        return engine.now(party)
+
+    return program
+
+
+def takes(clock: HandClock, *, within: float | None, own: float = 0.0):
+    """A host that works for `own`, takes what comes in time, and says goodbye to all."""
+
+    def program(engine):
+        clock.work(own)
+        came = []
+        for guest in ("shop", "clinic"):
+            try:
+                came.append(bytes(engine.collect("bank", guest, 1, "values", within=within)).decode())
+            except LateError:
+                came.append("late")
+        for guest in ("shop", "clinic"):
+            engine.deliver("bank", guest, 1, frame())
+        return came, engine.now("bank")
+
+    return program
+
+
+@pytest.mark.parametrize(
+    ("shop", "clinic", "within", "own", "came", "then"),
+    [
+        (3.0, 4.0, 5.0, 0.0, ["shop", "clinic"], 4.0),  # side by side: 7 s of work take 4
+        (5.0, 4.0, 5.0, 0.0, ["shop", "clinic"], 5.0),
+        (6.0, 4.0, 5.0, 0.0, ["late", "clinic"], 5.0),
+        (6.0, 12.0, 5.0, 0.0, ["late", "late"], 10.0),  # each wait has its own time
+        (6.0, 4.0, 5.0, 2.0, ["shop", "clinic"], 6.0),  # the host's own work gives the guests time
+        (6.0, 4.0, 0.0, 8.0, ["shop", "clinic"], 8.0),
+        (6.0, 9.0, None, 0.0, ["shop", "clinic"], 9.0),
+    ],
+)
+def test_who_is_late_is_decided_as_if_the_parties_ran_side_by_side(shop, clinic, within, own, came, then) -> None:
+    clock = HandClock()
+    programs = {
+        "bank": takes(clock, within=within, own=own),
+        "shop": sends_after(clock, "shop", shop),
+        "clinic": sends_after(clock, "clinic", clinic),
+    }
+    ended = run(programs, clock=clock)
+    assert ended == {"bank": (came, then), "shop": max(shop, then), "clinic": max(clinic, then)}
+
+
+def test_a_wait_with_an_end_is_late_and_no_deadlock_where_nobody_goes_on() -> None:
+    clock = HandClock()
+    silent = {party: wait_for(party, "bank", "goodbye") for party in ("shop", "clinic")}
+    ended = run({"bank": takes(clock, within=2.0), **silent}, clock=clock)
+    assert ended["bank"] == (["late", "late"], 4.0)
+
+
+def test_of_several_waits_the_first_to_end_ends_first() -> None:
+    """The shop gives the clinic up after 3 s and writes to the bank, which waits for 5."""
+    clock = HandClock()
+
+    def shop(engine):
+        with pytest.raises(LateError):
+            engine.collect("shop", "clinic", 1, "values", within=3.0)
+        engine.deliver("shop", "bank", 1, frame("shop"))
+
+    def bank(engine):
+        return bytes(engine.collect("bank", "shop", 1, "values", within=5.0)), engine.now("bank")
+
+    assert run({"bank": bank, "shop": shop, "clinic": lambda engine: None}, clock=clock)["bank"] == (b"shop", 3.0)
+
+
+def test_a_late_message_names_who_and_what_is_late() -> None:
+    late = {"bank": lambda engine: engine.collect("bank", "shop", 1, "representations", within=1.0)}
+    with pytest.raises(LateError, match=r"^bank: 'shop' did not send 'representations' in time$"):
+        run({**late, "shop": lambda engine: None, "clinic": lambda engine: None})

@@ -21,7 +21,7 @@ import vesica.protocol.journal as journal
 import vesica.protocol.resumable as resumable
 from federations import small_federation
 from vesica.experiment import fit
-from vesica.methods import FewShot, OneShot, SplitNN, one_shot
+from vesica.methods import FedOnce, FewShot, OneShot, SplitNN, one_shot
 
 SHOTS = {"guest_steps": 20, "host_epochs": 2, "batch_size": 8, "mu": 2}
 METHODS = {
@@ -30,7 +30,9 @@ METHODS = {
     "few-shot": FewShot(**SHOTS),
     "few-shot-finetuned": FewShot(**SHOTS | {"batch_size": 32}, finetune_iterations=4),  # two epochs
     "few-shot-private": FewShot(**SHOTS | {"batch_size": 32}, finetune_iterations=2, label_epsilon=1.0),
+    "fedonce-absent": FedOnce(guest_epochs=3, host_epochs=2, batch_size=16, party_dropout=0.3),
 }
+LATE = {"fedonce-absent": {"wait": 3600.0, "absent": ("shop1",)}}
 
 
 def every_third_moved(labels: torch.Tensor, classes: int, *, epsilon: float) -> torch.Tensor:
@@ -115,15 +117,15 @@ def outcome(folder: Path) -> dict[str, str]:
 
 
 def main(root: Path, what: str, guests: int, name: str = "split-nn") -> None:
-    method = METHODS[name]
+    method, late = METHODS[name], LATE.get(name, {})
     one_shot.randomise = every_third_moved
     semi_supervised.LOOK_EVERY = 10  # so that even a short training has two checkpoints
     federation = small_federation(guests=guests, rows=60)
 
     def run(out: Path) -> Callable[[], None]:
-        return lambda: fit(method, federation, out=out) and None
+        return lambda: fit(method, federation, out=out, **late) and None
 
-    fit(method, federation)  # what torch imports on first use is imported once, here
+    fit(method, federation, **late)  # what torch imports on first use is imported once, here
     assert in_a_process(run(root / "whole")) == 0
     expected = outcome(root / "whole")
     for moment in range(1, 10_000):

@@ -16,6 +16,7 @@ from vesica.errors import BudgetError, InputError, RunFolderError, VesicaError
 from vesica.experiment import Result, fit, predict_from
 from vesica.methods import METHODS, LocalOnly, SplitNN
 from vesica.protocol import Budget
+from vesica.protocol.resumable import load, save_atomically
 
 FAST = SplitNN(epochs=2, batch_size=16)
 
@@ -154,6 +155,18 @@ def test_an_interrupted_folder_goes_on_with_a_larger_budget(tmp_path: Path) -> N
     out = unfinished(tmp_path / "run")
     resumed = fit(FAST, small_federation(), out=out)
     assert resumed.ledger.entries == fit(FAST, small_federation()).ledger.entries
+
+
+@pytest.mark.parametrize("party", ["bank", "shop1"])
+def test_the_seconds_of_an_earlier_life_count(party: str, tmp_path: Path) -> None:
+    with pytest.raises(BudgetError):
+        fit(FAST, small_federation(), out=tmp_path, budget=Budget(rounds=10))  # an epoch has 8
+    checkpoint = tmp_path / party / "journal" / "step-training.safetensors"
+    save_atomically(checkpoint, load(checkpoint) | {"seconds": 1e6})
+    result = fit(FAST, small_federation(), out=tmp_path, keep_messages=True)
+    assert 1e6 < (result.seconds or 0) < 1.1e6
+    for name in result.parties:  # and they are passed on
+        assert load(tmp_path / name / "journal" / "step-training.safetensors")["seconds"] > 1e6
 
 
 def test_two_processes_cannot_share_a_folder(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -86,8 +88,15 @@ def test_the_trees_learn_from_the_aligned_rows_and_are_scored_on_the_test_rows(t
     assert 0.7 < line["metrics"]["auc"] < 0.8
     assert line["rounds"] is line["wire"] is line["bytes"]["wire"] is None
     held = tree.run(0, overlap=1000, held_out=True)
-    assert (held["hold_out"], held["rows"]["test"]) == (True, 4800)
+    assert (held["data"], held["rows"]["test"]) == ("credit-two-guests (hold-out)", 4800)
     assert tree.run(1, overlap=1000, held_out=False)["config_hash"] == line["config_hash"] == held["config_hash"]
+
+
+def test_the_trees_are_not_grown_for_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    command = [sys.executable, str(FOLDER / "tree.py"), "--json", str(tmp_path / "nowhere" / "lines.jsonl")]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (asked.returncode, asked.stdout) == (2, "")
+    assert f"there is no directory {tmp_path / 'nowhere'} to write lines.jsonl to: make it first" in asked.stderr
 
 
 def test_the_trees_see_all_columns_as_the_file_has_them(tree: ModuleType) -> None:

@@ -10,7 +10,9 @@ from vesica.experiment import __main__ as runner
 from vesica.experiment import recipes
 from vesica.experiment.recipes import Case, Recipe, find_recipe, reproduce
 from vesica.experiment.tables import read_lines
-from vesica.methods import SplitNN
+from vesica.methods import FedOnce, SplitNN
+from vesica.report.page import render, summaries
+from vesica.report.plots import ReportedRun
 
 SHORT = SplitNN(epochs=1, batch_size=64)
 LONG = SplitNN(epochs=2, batch_size=32)
@@ -28,20 +30,27 @@ def test_cases_that_differ_in_anything_have_folders_of_their_own() -> None:
         Case(SHORT, "credit", overlap=50, labels="all"),
         Case(SHORT, "credit", seed=1, overlap=50),
         Case(SHORT, "credit", overlap=50, hold_out=True),
+        Case(SHORT, "credit", overlap=50, dim=8),
+        Case(SHORT, "credit", overlap=50, wait=5.0),
+        Case(SHORT, "credit", overlap=50, wait=5.0, absent=("guest-1",)),
     ]
     assert len({case.folder for case in cases}) == len(cases)
 
 
-def test_a_title_tells_settings_wires_and_rows_held_out() -> None:
+def test_a_title_tells_all_in_which_cases_differ() -> None:
     cases = [
         Case(SplitNN(), "credit", overlap=50),
         Case(SplitNN(epochs=7), "credit", overlap=50, wire="int8"),
         Case(SplitNN(), "credit", hold_out=True),
+        Case(FedOnce(), "credit", dim=8, wait=5.0, absent=("guest-1",)),
+        Case(SplitNN(), "credit", overlap=50, share="draw", draw=9, labelled=20, labels="all"),
     ]
     assert [case.title for case in cases] == [
         "split-nn on credit, 50 aligned, seed 0",
         "split-nn on credit, 50 aligned, seed 0, wire=int8, epochs=7",
         "split-nn on credit (hold-out), all rows, seed 0",
+        "fedonce on credit, all rows, seed 0, dim=8, wait=5.0, without guest-1",
+        "split-nn on credit, 50 aligned, seed 0, share=draw, draw=9, labelled=20, labels=all",
     ]
 
 
@@ -49,8 +58,26 @@ def test_a_case_on_rows_held_out_sees_no_test_row_and_says_so() -> None:
     cases = [Case(SHORT, "credit", overlap=50, hold_out=held) for held in (False, True)]
     hidden = set(split_rows(cases[0].federation(None)).test_ids)
     assert all(not hidden & set(party.table.ids) for party in cases[1].federation(None).parties)
-    lines = [done.line for done in reproduce(recipe(*cases), "tune")]
-    assert [(line["hold_out"], line["rows"]["test"]) for line in lines] == [(False, 6000), (True, 4800)]
+    runs = list(reproduce(recipe(*cases), "tune"))
+    assert [(run.line["data"], run.line["rows"]["test"]) for run in runs] == [
+        ("credit", 6000),
+        ("credit (hold-out)", 4800),
+    ]
+    reported = [ReportedRun(run.line, ()) for run in runs]
+    assert len(summaries(reported)) == 2
+    page = render(reported, "Tuning")
+    assert "<h2>credit: 50 aligned rows</h2>" in page
+    assert "<h2>credit (hold-out): 50 aligned rows</h2>" in page
+
+
+@pytest.mark.parametrize("seeds", [0, -1])
+def test_a_number_of_seeds_below_one_is_refused(
+    seeds: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(recipes, "fit", lambda *args, **named: pytest.fail("computed"))
+    monkeypatch.setattr("sys.argv", ["runner", "demo", "credit", "--seeds", str(seeds)])
+    assert runner.main() == 2
+    assert capsys.readouterr().err == f"vesica: --seeds is {seeds}: give how many seeds to run, 1 or more\n"
 
 
 def test_only_the_cases_whose_title_has_the_text_are_run() -> None:
@@ -118,3 +145,12 @@ def test_a_line_says_where_it_came_from() -> None:
 def test_an_unknown_recipe_is_refused_with_the_nearest(paper: str, table: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         find_recipe(paper, table)
+
+
+def test_a_case_sets_how_long_representations_are_and_who_is_absent() -> None:
+    method = FedOnce(guest_epochs=1, host_epochs=1)
+    case = Case(method, "credit-two-guests", overlap=50, dim=8, wait=3600.0, absent=("guest-2",))
+    (done,) = reproduce(recipe(case), "laggy")
+    assert done.line["config"]["encoders"]["guest-1"][1] == 8
+    assert done.line["missing"] == ["guest-2"]
+    assert done.line["bytes"]["payload"] == 50 * 8 * 4

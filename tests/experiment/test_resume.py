@@ -35,6 +35,9 @@ def sweep(folder: Path, what: str, guests: int, method: str) -> list[dict[str, o
         ("few-shot", "after-message", 1, 20),
         ("few-shot-finetuned", "before-checkpoint", 1, 16),
         ("few-shot-private", "after-checkpoint", 1, 20),
+        ("fedonce-absent", "after-message", 2, 14),
+        ("fedonce-absent", "before-checkpoint", 2, 6),
+        ("fedonce-absent", "after-checkpoint", 2, 6),
     ],
 )
 def test_a_killed_run_goes_on_and_ends_bit_identical(

@@ -78,7 +78,7 @@ def test_without_published_figures_there_is_no_such_column() -> None:
 
 
 def test_figures_of_rows_held_out_are_apart_and_have_nothing_published_beside(tmp_path: Path) -> None:
-    lines = [line(), line(accuracy=0.9, hold_out=True), line(seed=1, hold_out=False)]
+    lines = [line(), line(accuracy=0.9, data="cifar10 (hold-out)"), line(seed=1)]
     table = cells(refresh(document(tmp_path, lines, "table1,one-shot,cifar10,1024,accuracy,0.8525,paper\n")))
     assert [(row["data"], row["accuracy"], row["seeds"]) for row in table] == [
         ("cifar10", "0.8000", "2"),

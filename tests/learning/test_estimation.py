@@ -1,6 +1,9 @@
-"""Estimated representations (Eq. 10) and the gate (Eq. 9), each computed another way."""
+"""Estimated representations (Eq. 10) and the gate (Eq. 9), each computed another way; what is judged by them."""
 
 import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +11,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from vesica.learning import estimation
-from vesica.learning.estimation import estimate, gate
+from vesica.learning.estimation import Judge, choose_threshold, estimate, gate
+from vesica.models import Head
 
 
 def drawn(*shape: int) -> Tensor:
@@ -75,3 +79,50 @@ def test_each_reason_alone_shuts_the_gate() -> None:
     local = torch.tensor([sure, unsure, sure, sure, unsure])
     joint = torch.tensor([sure, sure, unsure, other, unsure])
     assert gate(local, joint, threshold=0.7).tolist() == pytest.approx([0.9, 0, 0, 0, 0])
+
+
+def test_a_judge_estimates_every_other_party_and_joins_them_in_the_heads_order() -> None:
+    torch.manual_seed(0)
+    dims = {"bank": 3, "shop1": 5, "shop2": 2}
+    aligned = {name: torch.randn(12, dim) for name, dim in dims.items()}
+    joint, local, rows = Head(dims, 4), Head({"shop1": 5}, 4), torch.randn(7, 5)
+    alone, together = Judge("shop1", local, joint, aligned).judge(rows)
+    bank, shop2 = estimate(rows, aligned["shop1"], [aligned["bank"], aligned["shop2"]])
+    assert torch.allclose(together, joint([bank, rows, shop2]).softmax(dim=1))
+    assert torch.allclose(alone, local([rows]).softmax(dim=1))
+
+
+def test_rows_held_out_are_judged_as_if_the_others_did_not_have_them() -> None:
+    torch.manual_seed(0)
+    aligned = {"a": torch.randn(12, 3), "b": torch.randn(12, 3)}
+    judge = Judge("a", Head({"a": 3}, 2), Head({"a": 3, "b": 3}, 2), aligned)
+    held_out = torch.arange(12) % 4 == 0
+    expected = judge.held_out(held_out)
+    altered = {"a": aligned["a"], "b": torch.where(held_out[:, None], 99.0, aligned["b"])}
+    assert all(map(torch.equal, replace(judge, aligned=altered).held_out(held_out), expected))
+
+
+def judging(*sureness: tuple[float, bool]) -> Any:
+    """A judge whose two classifiers agree, so sure, on rows of class 0, rightly or not."""
+    chances = torch.tensor([[sure, 1 - sure] if right else [1 - sure, sure] for sure, right in sureness])
+    return SimpleNamespace(held_out=lambda rows: (chances, chances))
+
+
+@pytest.mark.parametrize(
+    ("sureness", "threshold"),
+    [
+        ([(0.97, True), (0.85, True), (0.75, True)], 0.7),  # all right: the largest that lets all through
+        ([(0.97, True), (0.97, True), (0.85, False)], 0.95),  # a wrong one outweighs two right ones
+        ([(0.85, True)] * 9 + [(0.85, False)], 1.0),  # nine right ones and a wrong one: no gain
+        ([(0.85, True)] * 10 + [(0.85, False)], 0.8),
+        ([(0.99, False)], 1.0),
+    ],
+)
+def test_the_threshold_lets_most_right_ones_through_less_nine_times_the_wrong_ones(
+    sureness: list[tuple[float, bool]], threshold: float
+) -> None:
+    rows = len(sureness)
+    labels = torch.zeros(rows, dtype=torch.int64)
+    everyone = torch.ones(rows, dtype=torch.bool)
+    tried = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+    assert choose_threshold({"a": judging(*sureness)}, everyone, labels, thresholds=tried) == threshold

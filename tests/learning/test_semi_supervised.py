@@ -1,5 +1,6 @@
 """Semi-supervised training of one classifier at one party."""
 
+import copy
 import math
 from collections.abc import Iterator, Mapping
 
@@ -11,7 +12,7 @@ from vesica.augmentations import ImageViews, TableViews
 from vesica.errors import InputError
 from vesica.learning.resume import Stateful
 from vesica.learning.semi_supervised import cosine, semi_supervised
-from vesica.models import CNN0, MLP, TabularEncoder
+from vesica.models import CNN0, MLP, EncoderSpec, TabularEncoder
 from vesica.protocol.resumable import pack, unpack
 from vesica.schema import ImageSchema, TableSchema
 
@@ -130,6 +131,36 @@ def test_a_resumed_run_equals_an_uninterrupted_one(die_after: int) -> None:
     assert same(fit(network(), seed=99, resume=kept, **settings).state_dict(), straight.state_dict())
 
 
+@pytest.mark.parametrize("encoder", ["cnn", "wrn"])
+def test_a_resumed_run_on_images_equals_an_uninterrupted_one(encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights of images lie in memory in another order than their checkpoints."""
+    monkeypatch.setattr("vesica.learning.semi_supervised.LOOK_EVERY", 3)
+    schema = ImageSchema(1, 8, 8, (0.5,), (0.5,))
+    images = torch.randint(256, (40, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+    def learn(resume: Kept | None) -> nn.Module:
+        torch.manual_seed(0)
+        spec = EncoderSpec.choose(encoder, schema, dim=None)
+        return semi_supervised(
+            nn.Sequential(spec.build(), nn.Linear(spec.dim, 2)),
+            images,
+            labelled=torch.arange(10),
+            labels=torch.arange(10) % 2,
+            unlabelled=torch.arange(10, 40),
+            classes=2,
+            views=ImageViews(),
+            steps=7,
+            batch_size=4,
+            mu=2,
+            resume=resume,
+        )
+
+    straight, kept = learn(None), Kept(1)
+    with pytest.raises(DeathError):
+        learn(kept)
+    assert same(learn(kept).state_dict(), straight.state_dict())
+
+
 def test_a_finished_run_comes_back_with_its_averaged_weights() -> None:
     kept = Kept()
     trained = fit(network(), resume=kept, steps=150)
@@ -228,6 +259,43 @@ def test_the_rate_of_a_step_is_that_of_its_place_in_the_run(monkeypatch: pytest.
 def test_the_model_ends_with_its_averaged_weights() -> None:
     averaged, last = fit(network(), steps=20), fit(network(), steps=20, ema=0.0)
     assert not same(averaged.state_dict(), last.state_dict())
+
+
+class Scripted:
+    """Looks that find what they are told, and remember what they saw."""
+
+    def __init__(self, *values: float, patience: int) -> None:
+        self.patience = patience
+        self.values = list(values)
+        self.seen: list[dict[str, Tensor]] = []
+
+    def look(self, model: nn.Module, inputs: Tensor) -> tuple[float, float]:
+        self.seen.append(copy.deepcopy(model.state_dict()))
+        return self.values[len(self.seen) - 1], 0.0
+
+
+@pytest.mark.parametrize(("patience", "looks"), [(9, 5), (2, 4)])
+def test_the_best_look_is_given_back_and_not_the_last(
+    patience: int, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vesica.learning.semi_supervised.LOOK_EVERY", 2)
+    stopping = Scripted(0.5, 0.9, 0.7, 0.8, 0.6, patience=patience)
+    model = fit(network(), steps=10, ema=0.5, stopping=stopping)
+    assert len(stopping.seen) == looks
+    assert [same(model.state_dict(), seen) for seen in stopping.seen] == [n == 1 for n in range(looks)]
+
+
+@pytest.mark.parametrize(("steps", "looks"), [(1, 1), (4, 2), (6, 3), (7, 3), (20, 3), (21, 3)])
+def test_a_long_run_has_no_more_looks_than_a_few_further_apart(
+    steps: int, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vesica.learning.semi_supervised.LOOK_EVERY", 2)
+    monkeypatch.setattr("vesica.learning.semi_supervised.MOST_LOOKS", 3)
+    model, stopping, kept = Counting(), Scripted(*range(20), patience=20), Kept()
+    fit(model, steps=steps, stopping=stopping, resume=kept)
+    assert kept.saved is not None
+    assert len(stopping.seen) == unpack(*kept.saved)["position"] == looks
+    assert len(model.passes) == 2 * steps
 
 
 def test_few_rows_of_either_kind_are_enough() -> None:

@@ -1,6 +1,6 @@
 """Few-shot VFL: its message script, its gate on what a party can and cannot know, its second training."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +13,10 @@ from federations import ids, small_federation
 from vesica.data import Federation, Overlap, PartyData, Table, TestRows
 from vesica.errors import ProtocolError
 from vesica.experiment import Result, fit
-from vesica.learning.estimation import estimate, gate
+from vesica.learning.estimation import Judge, choose_threshold, gate
 from vesica.learning.training import train
 from vesica.methods import FewShot, OneShot, one_shot
-from vesica.methods.one_shot import Judge, Labelled, expand
+from vesica.methods.one_shot import Labelled, expand
 from vesica.metrics import Task
 from vesica.models import Head
 from vesica.protocol import Link
@@ -46,7 +46,7 @@ def test_the_message_script_is_the_papers(guests: int, host_features: bool) -> N
 @pytest.mark.parametrize("host_features", [True, False])
 def test_on_the_way_it_is_a_one_shot_run(host_features: bool) -> None:
     federation = small_federation(guests=2, host_features=host_features)
-    settings = {**SETTINGS, "guest_steps": 30}
+    settings = {**SETTINGS, "guest_steps": 30, "guest_patience": 8}
     few, one = fit(FewShot(**settings), federation, seed=3), fit(OneShot(**settings), federation, seed=3)
     (milestone,) = few.milestones
     assert (milestone.method, milestone.ledger.rounds) == ("one-shot", 3)
@@ -243,65 +243,20 @@ def test_a_joint_head_that_knows_does_not_make_up_for_a_party_that_cannot() -> N
         assert gate(local, joint, threshold=0.7).count_nonzero() < 0.05 * 280
         assert gate(local, joint, threshold=0.8).count_nonzero() == 0
     held_out = torch.arange(200) < 40
-    assert FewShot().choose_threshold(judges, held_out, labels[:200]) == 1
+    assert choose_threshold(judges, held_out, labels[:200], thresholds=FewShot().thresholds) == 1
 
 
 def test_a_party_that_knows_is_let_through_with_the_right_classes() -> None:
     seen, parts = shape_parts()
     labels = seen[:, 0]
     judges = judges_of({name: part[:200] for name, part in parts.items()}, labels[:200])
-    threshold = FewShot().choose_threshold(judges, torch.arange(200) < 40, labels[:200])
+    held_out = torch.arange(200) < 40
+    threshold = choose_threshold(judges, held_out, labels[:200], thresholds=FewShot().thresholds)
     local, joint = judges["left"].judge(parts["left"][200:])
     through = gate(local, joint, threshold=threshold) > 0
     assert through.float().mean() > 0.9
     assert (joint.argmax(dim=1)[through] == labels[200:][through]).float().mean() > 0.99
     assert gate(*judges["right"].judge(parts["right"][200:]), threshold=threshold).count_nonzero() == 0
-
-
-def test_a_judge_estimates_every_other_party_and_joins_them_in_the_heads_order() -> None:
-    torch.manual_seed(0)
-    dims = {"bank": 3, "shop1": 5, "shop2": 2}
-    aligned = {name: torch.randn(12, dim) for name, dim in dims.items()}
-    joint, local, rows = Head(dims, 4), Head({"shop1": 5}, 4), torch.randn(7, 5)
-    alone, together = Judge("shop1", local, joint, aligned).judge(rows)
-    bank, shop2 = estimate(rows, aligned["shop1"], [aligned["bank"], aligned["shop2"]])
-    assert torch.allclose(together, joint([bank, rows, shop2]).softmax(dim=1))
-    assert torch.allclose(alone, local([rows]).softmax(dim=1))
-
-
-def test_rows_held_out_are_judged_as_if_the_others_did_not_have_them() -> None:
-    torch.manual_seed(0)
-    aligned = {"a": torch.randn(12, 3), "b": torch.randn(12, 3)}
-    judge = Judge("a", Head({"a": 3}, 2), Head({"a": 3, "b": 3}, 2), aligned)
-    held_out = torch.arange(12) % 4 == 0
-    expected = judge.held_out(held_out)
-    altered = {"a": aligned["a"], "b": torch.where(held_out[:, None], 99.0, aligned["b"])}
-    assert all(map(torch.equal, replace(judge, aligned=altered).held_out(held_out), expected))
-
-
-def judging(*sureness: tuple[float, bool]) -> SimpleNamespace:
-    """A judge whose two classifiers agree, so sure, on rows of class 0, rightly or not."""
-    chances = torch.tensor([[sure, 1 - sure] if right else [1 - sure, sure] for sure, right in sureness])
-    return SimpleNamespace(held_out=lambda rows: (chances, chances))
-
-
-@pytest.mark.parametrize(
-    ("sureness", "threshold"),
-    [
-        ([(0.97, True), (0.85, True), (0.75, True)], 0.7),  # all right: the largest that lets all through
-        ([(0.97, True), (0.97, True), (0.85, False)], 0.95),  # a wrong one outweighs two right ones
-        ([(0.85, True)] * 9 + [(0.85, False)], 1.0),  # nine right ones and a wrong one: no gain
-        ([(0.85, True)] * 10 + [(0.85, False)], 0.8),
-        ([(0.99, False)], 1.0),
-    ],
-)
-def test_the_threshold_lets_most_right_ones_through_less_nine_times_the_wrong_ones(
-    sureness: list[tuple[float, bool]], threshold: float
-) -> None:
-    rows = len(sureness)
-    labels = torch.zeros(rows, dtype=torch.int64)
-    found = FewShot().choose_threshold({"a": judging(*sureness)}, torch.ones(rows, dtype=torch.bool), labels)
-    assert found == threshold
 
 
 def party(rows: int) -> SimpleNamespace:

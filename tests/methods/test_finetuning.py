@@ -11,7 +11,8 @@ from federations import photo_federation, small_federation
 from vesica.experiment import Result, fit
 from vesica.experiment.tables import summarise
 from vesica.learning.training import Stopping
-from vesica.methods import FewShot, SplitNN, split_nn
+from vesica.methods import FewShot, SplitNN
+from vesica.protocol import end_to_end
 from vesica.report.page import summaries
 from vesica.report.plots import ReportedRun
 
@@ -67,7 +68,7 @@ def test_the_iterations_are_rounded_up_to_whole_epochs(batch_size: int, iteratio
 def test_it_is_split_nn_on_weak_views_to_the_last_epoch() -> None:
     me: Any = SimpleNamespace(rows=SimpleNamespace(train=torch.arange(36)))
     expected = SplitNN(epochs=2, patience=2, batch_size=16, learning_rate=1e-4, augment="weak")
-    assert TWO_EPOCHS.finetuning(me) == expected
+    assert TWO_EPOCHS.finetuning(me) == expected.training()
 
 
 @pytest.mark.parametrize("host_features", [True, False])
@@ -103,7 +104,7 @@ def same(ours: Result, theirs: Result) -> set[bool]:
 
 def test_where_no_epoch_is_better_few_shot_is_kept_by_every_party(monkeypatch: pytest.MonkeyPatch) -> None:
     federation = small_federation(guests=2)
-    monkeypatch.setattr(split_nn, "standing", lambda *given: (-1.0, 0.0))
+    monkeypatch.setattr(end_to_end, "standing", lambda *given: (-1.0, 0.0))
     result = fit(TWO_EPOCHS, federation)
     assert same(result, fit(FEW, federation)) == {True}
     assert result.metrics == result.milestones[1].metrics
@@ -112,7 +113,7 @@ def test_where_no_epoch_is_better_few_shot_is_kept_by_every_party(monkeypatch: p
 def test_where_an_epoch_is_better_every_party_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
     federation = small_federation(guests=2)
     better = count(2)  # no metric is above 1
-    monkeypatch.setattr(split_nn, "standing", lambda *given: (float(next(better)), 0.0))
+    monkeypatch.setattr(end_to_end, "standing", lambda *given: (float(next(better)), 0.0))
     result = fit(ONE_EPOCH, federation)
     assert same(result, fit(FEW, federation)) == {False}
 

@@ -159,7 +159,7 @@ def lessons(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def test_each_party_learns_from_its_own_rows_and_never_from_test_or_validation_rows(lessons: list) -> None:
     federation = replace(small_federation(guests=2), labelled=20)
-    result = fit(TINY, federation)
+    result = fit(replace(TINY, guest_patience=8), federation)
     split = split_rows(federation)
     assert {entry.payload for entry in result.ledger.messages} == {20 * DIM * 4}
     assert len(lessons) == 3  # the bank, with the true labels, and two shops
@@ -174,7 +174,8 @@ def test_each_party_learns_from_its_own_rows_and_never_from_test_or_validation_r
 
 
 def test_without_patience_every_label_is_used(lessons: list) -> None:
-    fit(replace(TINY, guest_patience=0), small_federation())
+    assert TINY.guest_patience == 0
+    fit(TINY, small_federation())
     assert [(len(lesson["labelled"]), lesson["stopping"]) for lesson in lessons] == [(40, None)] * 2
 
 

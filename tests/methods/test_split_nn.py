@@ -42,8 +42,11 @@ def test_payload_is_rows_times_dimension_times_four_each_way() -> None:
 
 
 @pytest.mark.parametrize("host_features", [True, False])
-def test_one_epoch_equals_the_same_networks_trained_without_messages(host_features: bool) -> None:
+def test_one_epoch_equals_the_same_networks_trained_without_messages(
+    host_features: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same initial weights, batches and optimiser in plain PyTorch give the same weights."""
+    monkeypatch.setattr("vesica.models.build.DROPOUT", 0.0)
     federation = small_federation(guests=2, host_features=host_features)
     method = SplitNN(epochs=1, batch_size=16, hidden=(4,))
     trained = fit(method, federation, seed=3).models
@@ -87,7 +90,7 @@ BATCHES: list[torch.Tensor] = []
 def remember_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """The order of the rows is drawn from the agreement; the test above needs to see it."""
     from vesica.learning import training
-    from vesica.methods import split_nn
+    from vesica.protocol import end_to_end
 
     def remembered(rows: int, size: int, *, generator: torch.Generator | None = None):
         found = list(training.batches(rows, size, generator=generator))
@@ -95,7 +98,7 @@ def remember_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
         return iter(found)
 
     BATCHES.clear()
-    monkeypatch.setattr(split_nn, "batches", remembered)
+    monkeypatch.setattr(end_to_end, "batches", remembered)
 
 
 def test_every_party_draws_the_same_batches() -> None:

@@ -1,7 +1,9 @@
 """Randomised response: its frequencies, its exact ratio, where its draws come from, and what it refuses."""
 
 import math
+import secrets
 from decimal import Decimal, localcontext
+from typing import Any
 
 import pytest
 import torch
@@ -30,14 +32,24 @@ def test_every_class_becomes_every_class_as_often_as_the_formula_says(classes: i
     assert binomtest(kept, len(labels), math.exp(epsilon) / total).pvalue > 1 / ONCE_IN
 
 
-@pytest.mark.parametrize("classes", [2, 3, 10, 1000])
-@pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 3.0, 20.0, 40.0, 1000.0])
+@pytest.mark.parametrize("classes", [2, 3, 10, 100, 1000])
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-15, 1e-14, 1e-13, 1e-12, 1e-9, 0.1, 1.0, 3.0, 20.0, 40.0, 1000.0])
 def test_rounding_never_costs_more_than_epsilon(classes: int, epsilon: float) -> None:
     moving = moving_grains(classes, epsilon=epsilon)
-    assert moving / GRAINS == pytest.approx(moved_with(classes, epsilon=epsilon), abs=1e-14)
-    with localcontext(prec=60):
-        kept, any_other = Decimal(GRAINS - moving), Decimal(moving) / (classes - 1)
-        assert max(kept / any_other, any_other / kept) <= Decimal(epsilon).exp()
+    assert moving / (GRAINS * classes) == pytest.approx(moved_with(classes, epsilon=epsilon), abs=1e-14)
+    with localcontext(prec=400):
+        kept, any_other = Decimal(GRAINS * classes - moving), Decimal(moving) / (classes - 1)
+        assert 1 <= kept / any_other <= Decimal(epsilon).exp()
+
+
+@pytest.mark.parametrize("classes", [2, 100, 1000])
+def test_the_draw_is_of_all_the_grains_and_of_all_the_other_classes(
+    classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below: list[int] = []
+    monkeypatch.setattr(secrets, "randbelow", lambda count: below.append(count) or 0)
+    assert randomise(torch.zeros(1, dtype=torch.int64), classes, epsilon=1e-15).item() == 1
+    assert below == [GRAINS * classes, classes - 1]
 
 
 def test_a_large_epsilon_gives_the_labels_back() -> None:
@@ -64,7 +76,7 @@ def test_the_draws_are_not_those_of_a_seed() -> None:
     assert not torch.equal(randomise(labels, 2, epsilon=0.1), first)
 
 
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])
-def test_an_epsilon_that_is_no_positive_number_is_refused(epsilon: float) -> None:
-    with pytest.raises(InputError, match=f"label_epsilon is {epsilon}: give a positive number"):
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, "1"])
+def test_an_epsilon_that_is_no_positive_number_is_refused(epsilon: Any) -> None:
+    with pytest.raises(InputError, match=f"label_epsilon is {epsilon!r}: give a positive number"):
         randomise(torch.zeros(3, dtype=torch.int64), 2, epsilon=epsilon)

@@ -5,8 +5,8 @@ import re
 import pytest
 import torch
 
-from conversations import Talk
-from vesica.errors import BudgetError, ProtocolError
+from conversations import HandClock, Talk
+from vesica.errors import BudgetError, LateError, ProtocolError
 from vesica.protocol import Budget, Message
 
 
@@ -186,3 +186,26 @@ def test_a_wire_of_its_own_spares_values_from_rounding() -> None:
         }
     )["bank"]
     assert torch.equal(received, codes)
+
+
+def test_a_peer_that_was_late_is_not_received_from_again() -> None:
+    """Its late message would be taken for the next one."""
+    clock = HandClock()
+    talk = Talk(["bank", "shop"], clock=clock)
+
+    def host(links):
+        with pytest.raises(LateError):
+            links["shop"].receive("representations", within=5.0)
+        with pytest.raises(ProtocolError, match="'shop' was late and is given up: 'more' cannot be received from it"):
+            links["shop"].receive("more")
+        links["shop"].send("goodbye")
+        return links["shop"].received
+
+    def guest(links):
+        clock.work(6.0)
+        links["bank"].send("representations", torch.zeros(2))
+        links["bank"].receive("goodbye")
+
+    assert talk.run({"bank": host, "shop": guest})["bank"] == 0
+    assert [entry.kind for entry in talk.ledger("bank").entries] == ["goodbye"]
+    assert [entry.kind for entry in talk.ledger("shop").entries] == ["representations", "goodbye"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from conversations import Talk
 from vesica.errors import RunFolderError
-from vesica.protocol.resumable import Resumable, load, pack, save_atomically, unpack
+from vesica.protocol.resumable import Past, Resumable, load, pack, recall, save_atomically, unpack
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 states = st.recursive(
@@ -52,6 +52,19 @@ def test_a_torn_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(RunFolderError, match=r"is torn .* start again in a new folder"):
         load(path)
+
+
+def test_what_the_checkpoints_say_is_the_farthest_of_all(tmp_path: Path) -> None:
+    links = [{"shop1": [3, 1]}, {"shop1": [2, 5], "shop2": [1, 1]}]
+    save_atomically(tmp_path / "step-one.safetensors", {"links": links[0], "seconds": 7.5})
+    save_atomically(tmp_path / "step-two.safetensors", {"links": links[1], "seconds": 2.0})
+    assert recall(tmp_path) == Past({"shop1": (3, 5), "shop2": (1, 1)}, 7.5)
+
+
+def test_a_checkpoint_that_does_not_say_its_seconds_counts_none(tmp_path: Path) -> None:
+    assert recall(tmp_path) == Past({}, 0.0)
+    save_atomically(tmp_path / "step-old.safetensors", {"links": {"shop": [1, 2]}})
+    assert recall(tmp_path) == Past({"shop": (1, 2)}, 0.0)
 
 
 def test_what_cannot_be_kept_is_refused() -> None:

@@ -58,6 +58,12 @@ def run(
     device: Device = "cpu",
     max_rounds: Annotated[int | None, typer.Option(help="refuse what would take more rounds")] = None,
     max_bytes: Annotated[int | None, typer.Option(help="refuse what would take more bytes")] = None,
+    wait: Annotated[
+        float | None, typer.Option(help="seconds after which a guest is left out [default: wait for ever]")
+    ] = None,
+    absent: Annotated[
+        list[str] | None, typer.Option(help="with --wait: a guest that never answers, to see what it costs")
+    ] = None,
     data_dir: DataDir = None,
     out: Annotated[Path | None, typer.Option(help="a run folder: models, ledger, journal to go on from")] = None,
     keep_messages: Annotated[
@@ -111,6 +117,8 @@ def run(
             out=out,
             keep_messages=keep_messages,
             progress=progress,
+            wait=wait,
+            absent=absent or [],
         )
     deliver([result.to_json()], json_file, one=True)
     if report is not None:
@@ -139,6 +147,8 @@ def predict(
     predictions.write(out)
     ledger = predictions.ledger
     say(f"{len(predictions.ids)} rows to {out}; {len(ledger.messages)} messages, {ledger.wire / 1e6:.3f} MB")
+    for name in predictions.without:
+        say(f"'{name}' was not asked: the model filled in for it.")
 
 
 @app.command()

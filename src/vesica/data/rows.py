@@ -85,7 +85,10 @@ def split_rows(federation: Federation) -> Split:
 
 
 def hold_out(federation: Federation, *, fraction: float = 0.2, seed: int = 0) -> Federation:
-    """The federation as if its test rows were unknown, with others drawn in their stead: to choose settings on."""
+    """The federation as if its test rows were unknown, with others drawn in their stead: to choose settings on.
+
+    It has a name of its own, so that its figures never stand for those on test rows.
+    """
     hidden = set(split_rows(federation).test_ids.tolist())
     kept = {
         party.name: np.array([row for row, id in enumerate(party.table.ids.tolist()) if id not in hidden], np.int64)
@@ -94,7 +97,8 @@ def hold_out(federation: Federation, *, fraction: float = 0.2, seed: int = 0) ->
     host, *guests = (replace(party, table=party.table.take(kept[party.name])) for party in federation.parties)
     assert federation.label is not None  # or it would have no test rows
     label = federation.label[kept[host.name]]
-    return replace(federation, host=host, label=label, guests=tuple(guests), test=TestRows(fraction, seed=seed))
+    test, name = TestRows(fraction, seed=seed), f"{federation.name} (hold-out)"
+    return replace(federation, host=host, label=label, guests=tuple(guests), test=test, name=name)
 
 
 def common_rows(parties: Sequence[PartyData]) -> tuple[Array, dict[str, Array]]:

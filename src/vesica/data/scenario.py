@@ -126,6 +126,7 @@ def make_federation(
     labelled: int | None = None,
     labels: str | None = None,
     seed: int = 0,
+    dim: int | None = None,
 ) -> Federation:
     """A scenario as a federation. The test rows are always the same; `seed` draws the others."""
     if name not in SCENARIOS:
@@ -141,6 +142,7 @@ def make_federation(
         labels=labels or scenario.labels,
         overlap=Overlap(overlap, share or ("draw" if draw is not None else scenario.share), draw, seed),
         labelled=labelled,
+        dim=dim,
     )
 
 
@@ -153,11 +155,12 @@ def federate(
     labels: str = "aligned",
     overlap: Overlap = Overlap(),
     labelled: int | None = None,
+    dim: int | None = None,
 ) -> Federation:
     """A data set whose tables are cut already, the host's first, as a federation."""
     names = ["host", *(f"guest-{i}" for i in range(1, len(tables)))]
     parties = [
-        PartyData(party, table, encoder=encoder if table.image is not None else None)
+        PartyData(party, table, encoder=encoder if table.image is not None else None, dim=dim)
         for party, table in zip(names, tables, strict=True)
     ]
     ids = tables[0].ids

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from vesica.errors import DeadlockError, PartyError, VesicaError
+from vesica.errors import DeadlockError, LateError, PartyError, VesicaError
 from vesica.protocol.journal import Journal, check_each_other
 from vesica.protocol.resumable import random_state, set_random_state
 
@@ -19,17 +21,32 @@ class _Released(BaseException):
     """Unwinds a thread whose run has ended elsewhere."""
 
 
+class _Sent(NamedTuple):
+    frame: memoryview
+    at: float  # by the sender's clock
+
+
+class _Hope(NamedTuple):
+    sender: str
+    kind: str
+    until: float  # by the receiver's clock
+
+
 class InProcess:
     """Carries frames between threads. Frames are encoded and decoded as on a wire, so nothing else crosses.
 
     A party runs until it waits for a message that is not there; then the next one that can go on has its turn.
     Each party's random state is its own, put back with its turn, so a run does not depend on the interleaving.
+    So is its clock, which runs in its own turns only: who comes late is decided as if all ran side by side.
     """
 
-    def __init__(self, parties: Sequence[str]) -> None:
+    def __init__(self, parties: Sequence[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._parties = list(parties)
-        self._inbox: dict[tuple[str, str], deque[memoryview]] = {}
-        self._hopes: dict[str, tuple[str, str]] = {}  # who waits: for whom, for what
+        self._clock = clock
+        self._clocks = dict.fromkeys(parties, 0.0)  # without the turn that is under way
+        self._turn: tuple[str, float] | None = None  # whose it is, and when it began
+        self._inbox: dict[tuple[str, str], deque[_Sent]] = {}
+        self._hopes: dict[str, _Hope] = {}  # what those who wait wait for
         self._finished: dict[str, Any] = {}
         self._turns = {party: threading.Semaphore(0) for party in parties}
         self._random: dict[str, Mapping[str, torch.Tensor]] = {}
@@ -46,19 +63,35 @@ class InProcess:
     def deliver(self, sender: str, receiver: str, sequence: int, frame: memoryview) -> None:
         self.check()
         self.carried += len(frame)
-        self._inbox.setdefault((receiver, sender), deque()).append(frame)
+        self._inbox.setdefault((receiver, sender), deque()).append(_Sent(frame, self.now(sender)))
 
-    def collect(self, receiver: str, sender: str, sequence: int, kind: str) -> memoryview:
+    def collect(
+        self, receiver: str, sender: str, sequence: int, kind: str, *, within: float | None = None
+    ) -> memoryview:
         inbox = self._inbox.setdefault((receiver, sender), deque())
+        until = math.inf if within is None else self.now(receiver) + within
         if not inbox:
-            self._hopes[receiver] = (sender, kind)
+            self._hopes[receiver] = _Hope(sender, kind, until)
             self._random[receiver] = random_state()
             self._pass_turn(receiver)
             self._turns[receiver].acquire()
             self.check()
-            set_random_state(self._random[receiver])
+            self._begin_turn(receiver)
             del self._hopes[receiver]
-        return inbox.popleft()
+        if not inbox or inbox[0].at > until:  # a late message stays where it is, unread
+            self._advance(receiver, until)
+            raise LateError(f"'{sender}' did not send '{kind}' in time")
+        frame, at = inbox.popleft()
+        self._advance(receiver, at)
+        return frame
+
+    def now(self, party: str) -> float:
+        whose, began = self._turn or ("", 0.0)
+        return self._clocks[party] + (self._clock() - began if party == whose else 0.0)
+
+    def _advance(self, party: str, moment: float) -> None:
+        """Nothing can be received before it was sent."""
+        self._clocks[party] += max(0.0, moment - self.now(party))
 
     def redeliver(self, journals: Mapping[str, Journal], pairs: Sequence[tuple[str, str]]) -> None:
         """Put back what was on its way when an earlier life of this run ended."""
@@ -103,7 +136,7 @@ class InProcess:
         if self._failure is not None:
             return
         try:
-            set_random_state(self._random[party])
+            self._begin_turn(party)
             self._finished[party] = program()
         except _Released:
             return
@@ -112,15 +145,23 @@ class InProcess:
         else:
             self._pass_turn(party)
 
+    def _begin_turn(self, party: str) -> None:
+        set_random_state(self._random[party])
+        self._turn = party, self._clock()
+
     def _pass_turn(self, party: str) -> None:
-        """Give the turn to the next party, in order, that can go on."""
+        """Give the turn to the next party, in order, that can go on; else to the one whose time is up first."""
+        self._clocks[party], self._turn = self.now(party), None
         here = self._parties.index(party)
         for other in self._parties[here + 1 :] + self._parties[: here + 1]:
             if self._can_go_on(other):
                 self._turns[other].release()
                 return
+        impatient = [other for other, hope in self._hopes.items() if hope.until < math.inf]
         if len(self._finished) == len(self._parties):
             self._over.set()
+        elif impatient:
+            self._turns[min(impatient, key=lambda other: self._hopes[other].until)].release()
         else:
             self._fail(DeadlockError(self._who_waits()))
 
@@ -129,13 +170,13 @@ class InProcess:
             return False
         if party not in self._hopes:
             return True  # it has not begun
-        sender, _ = self._hopes[party]
-        return bool(self._inbox.get((party, sender)))
+        return bool(self._inbox.get((party, self._hopes[party].sender)))
 
     def _who_waits(self) -> str:
         waits = [
-            f"'{party}' waits for '{kind}' from '{sender}'" + (" (who has ended)" if sender in self._finished else "")
-            for party, (sender, kind) in self._hopes.items()
+            f"'{party}' waits for '{hope.kind}' from '{hope.sender}'"
+            + (" (who has ended)" if hope.sender in self._finished else "")
+            for party, hope in self._hopes.items()
         ]
         return f"no party can go on: {'; '.join(waits)}"
 

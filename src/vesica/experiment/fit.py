@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
@@ -24,13 +25,13 @@ from vesica.experiment.folder import RunFolder, write_lines
 from vesica.experiment.result import Result
 from vesica.experiment.seat import Outcome, Seat
 from vesica.methods import Method, check_fields, config_of, name_of
-from vesica.protocol import Budget, Ledger, Link
+from vesica.protocol import Budget, Guest, Host, Ledger, Link
 from vesica.protocol.agreement import Terms, digest_of
 from vesica.protocol.budget import Meter
 from vesica.protocol.journal import Journal
 from vesica.protocol.link import Conversation, Progress, silently
 from vesica.protocol.message import WIRES, Wire
-from vesica.protocol.resumable import reached, seconds_spent
+from vesica.protocol.resumable import recall
 
 DEVICES = ("cpu", "cuda")
 SIMULATION = "in-process"
@@ -48,22 +49,26 @@ def fit(
     out: Path | str | None = None,
     keep_messages: bool = False,
     progress: Progress = silently,
+    wait: float | None = None,
+    absent: Sequence[str] = (),
 ) -> Result:
     """Train a method on a federation and score it on the test rows.
 
     With `out`, every party keeps a journal there: the same call again goes on where an earlier one was killed.
+    Guests that do not answer within `wait` seconds are left out; those in `absent` never do, to see what it costs.
     """
     check_settings(method, wire=wire, engine=engine, device=device)
+    check_waiting(method, [guest.name for guest in federation.guests], wait=wait, absent=absent)
     split = split_rows(federation)
-    if getattr(method, "label_epsilon", None) is not None:
+    if getattr(method, "hides_labels", False):
         split = validate_blindly(split, seed=federation.overlap.seed)
     seats = [Seat.take(p, split.parties[p.name], device=torch.device(device)) for p in federation.parties]
-    run = describe(method, federation, split, seats, seed=seed, wire=wire)
+    run = describe(method, federation, split, seats, seed=seed, wire=wire, wait=wait, absent=absent)
     folder = None if out is None else RunFolder(Path(out), run)
     with nullcontext() if folder is None else closing(folder):
         talks = open_talks([seat.name for seat in seats], budget=budget, folder=folder, keep_messages=keep_messages)
         for talk in talks.values():
-            talk.wire, talk.device, talk.progress = wire, torch.device(device), progress
+            talk.wire, talk.device, talk.progress, talk.wait = wire, torch.device(device), progress, wait
         terms = Terms(
             method=run["method"],
             config=run["config"],
@@ -75,14 +80,13 @@ def fit(
             test=digest_of(split.test_ids),
             version=__version__,
         )
-        clock = start_clock(talks)
-        outcomes = converse(method, terms, seats, split, talks, seed=seed)
-        seconds = clock()
+        outcomes = converse(method, terms, seats, split, talks, seed=seed, absent=absent)
+        seconds = talks[seats[0].name].clock()
         host = outcomes[seats[0].name]
         assert host.metrics is not None
         result = Result(
             method=run["method"],
-            title=getattr(method, "title", run["method"]),
+            title=", without ".join([getattr(method, "title", run["method"]), *host.missing]),
             data=federation.name,
             seed=seed,
             parties=tuple(talks),
@@ -98,6 +102,7 @@ def fit(
             models={name: outcomes[name].model for name in talks},  # the host's first
             statements=host.statements,
             privacy=host.privacy,
+            missing=host.missing,
         )
         earlier = [with_outcome(result, name, outcome) for name, outcome in host.milestones.items()]
         result = replace(result, milestones=tuple(earlier))
@@ -144,8 +149,34 @@ def check_settings(method: Method, *, wire: str, engine: str, device: str) -> No
         raise InputError(f"device is '{device}' and this machine has no CUDA: use cpu")
 
 
+def check_waiting(method: Method, guests: Sequence[str], *, wait: float | None, absent: Sequence[str]) -> None:
+    """Refuse a deadline nobody can mean, and one for a method that needs every guest."""
+    if wait is None and not absent:
+        return
+    if not getattr(method, "stands_missing", False):
+        raise InputError(
+            f"{name_of(method)} with these settings leaves no guest out and takes no --wait and no --absent: "
+            "take fedonce without more_epochs for that"
+        )
+    if wait is None:
+        raise InputError("--absent without --wait would never end: give the seconds after which a guest is left out")
+    if not 0 < wait < math.inf:
+        raise InputError(f"--wait is {wait:g}: give a number of seconds above 0")
+    for name in absent:
+        if name not in guests:
+            raise InputError(f"--absent names '{name}', who is no guest here{nearest(name, guests)}")
+
+
 def describe(
-    method: Method, federation: Federation, split: Split, seats: Sequence[Seat], *, seed: int, wire: Wire
+    method: Method,
+    federation: Federation,
+    split: Split,
+    seats: Sequence[Seat],
+    *,
+    seed: int,
+    wire: Wire,
+    wait: float | None = None,
+    absent: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What makes a run this run and no other; it is what a run folder is recognised by."""
     config = {
@@ -161,6 +192,8 @@ def describe(
         "labelled": federation.labelled,
         "encoders": {seat.name: seat.spec and [seat.spec.name, seat.spec.dim] for seat in seats},
     }
+    if wait is not None:
+        config["late"] = {"wait": wait, "absent": sorted(absent)}
     name = name_of(method)
     return {
         "method": name,
@@ -182,7 +215,7 @@ def open_talks(
     carrier = InProcess(parties)
     host, *guests = parties
     talks = {}
-    meter = Meter(budget)
+    meter, seconds = Meter(budget), 0.0
     for party in parties:
         journal = Journal(
             None if folder is None else folder.journal(party),
@@ -190,21 +223,23 @@ def open_talks(
             keep_messages=keep_messages,
         )
         if journal.folder is not None:
-            journal.reach(reached(journal.folder))
+            past = recall(journal.folder)
+            journal.reach(past.reached)
+            seconds = max(seconds, past.seconds)
         talks[party] = Conversation(party, carrier, journal, Ledger(party, host=host), meter)
         meter.ledgers.append(talks[party].ledger)
     pairs = [pair for guest in guests for pair in ((host, guest), (guest, host))]
     carrier.redeliver({party: talk.journal for party, talk in talks.items()}, pairs)
+    clock = start_clock(seconds)
+    for talk in talks.values():
+        talk.clock = clock
     return talks
 
 
-def start_clock(talks: Mapping[str, Conversation]) -> Callable[[], float]:
+def start_clock(before: float) -> Callable[[], float]:
     """Seconds of this run, with those that an earlier life of it had taken up to its last checkpoint."""
-    folders = [talk.journal.folder for talk in talks.values() if talk.journal.folder is not None]
-    before, began = max(map(seconds_spent, folders), default=0.0), time.monotonic()
-    for talk in talks.values():
-        talk.clock = lambda: before + time.monotonic() - began
-    return talk.clock
+    began = time.monotonic()
+    return lambda: before + time.monotonic() - began
 
 
 def converse(
@@ -215,6 +250,7 @@ def converse(
     talks: Mapping[str, Conversation],
     *,
     seed: int,
+    absent: Sequence[str] = (),
 ) -> dict[str, Outcome]:
     """Let all parties run their programs to the end."""
     host, *guests = seats
@@ -225,7 +261,8 @@ def converse(
     programs = {host.name: partial(host.be_host, method, terms, talks[host.name], links, split=split, run=run)}
     for guest in guests:
         talk = talks[guest.name]
-        programs[guest.name] = partial(guest.be_guest, method, terms, talk, {host.name: Link(host.name, talk)})
+        part = Silent() if guest.name in absent else method
+        programs[guest.name] = partial(guest.be_guest, part, terms, talk, {host.name: Link(host.name, talk)})
     carrier = talks[host.name].transport
     assert isinstance(carrier, InProcess)
     try:
@@ -233,6 +270,16 @@ def converse(
     finally:
         for talk in talks.values():
             talk.journal.close()
+
+
+class Silent:
+    """In place of a method, at a guest that agrees to the run and is not heard of again."""
+
+    def guest(self, me: Guest) -> None:
+        pass
+
+    def host(self, me: Host) -> None:
+        raise AssertionError("a host is never absent")
 
 
 def party_seed(party: str, seed: int) -> int:

@@ -18,6 +18,7 @@ from vesica.experiment.folder import read_json
 from vesica.experiment.models import PartyModel
 from vesica.experiment.predictions import Predictions, named
 from vesica.metrics import Task
+from vesica.models import Head
 from vesica.protocol import Budget, Guest, Host, Ledger, Link, Rows, prediction
 from vesica.protocol.budget import Meter
 from vesica.protocol.journal import Journal
@@ -45,8 +46,8 @@ def predict(
     host = next(iter(models.values()))
     assert host.head is not None
     assert host.task is not None
-    needed = host.head.parties
-    check_parties(models, needed, tables, without=without)
+    needed = [name for name in host.head.parties if name not in without]
+    check_parties(models, host, tables, without=without)
     present = [name for name in models if name in needed or (name == host.name and name in tables)]
     ids, rows = common_rows([PartyData(name, tables[name]) for name in present])
     talking = [host.name, *(name for name in needed if name != host.name)]
@@ -61,12 +62,13 @@ def predict(
         me = seat(role, models[name], host.task, talk, links, tables.get(name), rows.get(name))
         if isinstance(me, Host):
             me.head = host.head
-            programs[name] = partial(prediction.predict, me, torch.arange(len(ids)))
+            programs[name] = partial(prediction.predict, me, torch.arange(len(ids)), without=without)
             counted = ledger
         elif isinstance(me, Guest):
             programs[name] = partial(prediction.answer, me, torch.arange(len(ids)))
     outputs = carrier.run(programs, dict.fromkeys(talking, 0))[host.name]
-    return named(ids, host.task.predictions(outputs).numpy(), host.task.classes, counted)
+    filled = tuple(name for name in host.head.parties if name in without)
+    return named(ids, host.task.predictions(outputs).numpy(), host.task.classes, counted, without=filled)
 
 
 def seat(
@@ -96,17 +98,21 @@ def seat(
 
 
 def check_parties(
-    models: Mapping[str, PartyModel],
-    needed: Sequence[str],
-    tables: Mapping[str, Table],
-    *,
-    without: Sequence[str],
+    models: Mapping[str, PartyModel], host: PartyModel, tables: Mapping[str, Table], *, without: Sequence[str]
 ) -> None:
+    assert host.head is not None
+    read, optional = host.head.parties, host.head.optional if isinstance(host.head, Head) else ()
     for name in without:
         if name not in models:
             raise InputError(f"there is no party '{name}' in this run{nearest(name, models)}")
-        if name in needed:
-            raise InputError(f"this model cannot predict without '{name}': it was trained with all its parties there")
+        if name in read and name not in optional:
+            raise InputError(
+                f"this model cannot predict without '{name}', which was there for every row it learned from: "
+                "train fedonce with party_dropout, such as --set party_dropout=0.3, for one that does without a guest"
+            )
+    needed = [name for name in read if name not in without]
+    if not needed:
+        raise InputError(f"without {', '.join(without)} nothing is left to predict from: leave fewer parties out")
     for name in tables:
         if name not in models:
             raise InputError(f"'{name}' was no party of this run{nearest(name, models)}")

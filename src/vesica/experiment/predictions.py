@@ -22,6 +22,7 @@ class Predictions:
     probabilities: Array | None  # (rows, classes)
     classes: tuple[str, ...]
     ledger: Ledger
+    without: tuple[str, ...] = ()  # the parties that were not asked, whose parts the model filled in
 
     def write(self, path: Path) -> None:
         """As CSV: id, prediction, a probability a class."""
@@ -38,9 +39,11 @@ class Predictions:
             ) from error
 
 
-def named(ids: Array, predictions: Array, classes: tuple[str, ...], ledger: Ledger) -> Predictions:
+def named(
+    ids: Array, predictions: Array, classes: tuple[str, ...], ledger: Ledger, *, without: tuple[str, ...] = ()
+) -> Predictions:
     """Predictions with the classes' names, from probabilities or values."""
     if not classes:
-        return Predictions(ids, predictions, None, (), ledger)
+        return Predictions(ids, predictions, None, (), ledger, without)
     values = np.array(classes, dtype=object)[predictions.argmax(axis=1)].astype(str)
-    return Predictions(ids, values, predictions, classes, ledger)
+    return Predictions(ids, values, predictions, classes, ledger, without)

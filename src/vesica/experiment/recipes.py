@@ -44,6 +44,9 @@ class Case:
     labels: str | None = None
     wire: Wire = "float32"
     hold_out: bool = False  # to choose settings: the test rows are left out, and others drawn in their stead
+    dim: int | None = None  # how long every party's representations are
+    wait: float | None = None
+    absent: tuple[str, ...] = ()
 
     def federation(self, data_dir: Path | None) -> Federation:
         federation = make_federation(
@@ -55,6 +58,7 @@ class Case:
             labelled=self.labelled,
             labels=self.labels,
             seed=self.seed,
+            dim=self.dim,
         )
         return hold_out(federation) if self.hold_out else federation
 
@@ -64,8 +68,9 @@ class Case:
         data = f"{self.data} (hold-out)" if self.hold_out else self.data
         overlap = "all rows" if self.overlap is None else f"{self.overlap} aligned"
         title = f"{name_of(self.method)} on {data}, {overlap}, seed {self.seed}"
-        wire = () if self.wire == "float32" else (f"wire={self.wire}",)
-        return ", ".join([title, *wire, *changed_settings(self.method)])
+        others = changed_settings(self, but=("method", "data", "seed", "overlap", "hold_out", "absent"))
+        absent = [f"without {guest}" for guest in self.absent]
+        return ", ".join([title, *others, *absent, *changed_settings(self.method)])
 
     @property
     def folder(self) -> str:
@@ -74,9 +79,10 @@ class Case:
         return f"{self.data}-{name_of(self.method)}-{self.seed}-{digest}"
 
 
-def changed_settings(method: Method) -> list[str]:
-    """The fields that are not as the method has them by default."""
-    values = [(field, getattr(method, field.name)) for field in dataclasses.fields(method)]  # type: ignore[arg-type]
+def changed_settings(chosen: Method | Case, *, but: Sequence[str] = ()) -> list[str]:
+    """The fields, but for some, that are not as they are by default."""
+    fields = [field for field in dataclasses.fields(chosen) if field.name not in but]  # type: ignore[arg-type]
+    values = [(field, getattr(chosen, field.name)) for field in fields]
     return [f"{field.name}={value}" for field, value in values if value != field.default]
 
 
@@ -142,9 +148,17 @@ def reproduce(
             continue
         federation = case.federation(data_dir)
         result = fit(
-            case.method, federation, seed=case.seed, wire=case.wire, device=device, out=folder, progress=progress
+            case.method,
+            federation,
+            seed=case.seed,
+            wire=case.wire,
+            device=device,
+            out=folder,
+            progress=progress,
+            wait=case.wait,
+            absent=case.absent,
         )
-        where = circumstances(table, device=device, sha256=federation.sha256) | {"hold_out": case.hold_out}
+        where = circumstances(table, device=device, sha256=federation.sha256)
         runs = [
             Reproduced({**run.to_json(), **where}, run.ledger.to_json() + run.scoring.to_json(), run.curve)
             for run in (*result.milestones, result)
@@ -155,6 +169,8 @@ def reproduce(
 
 
 def choose_cases(recipe: Recipe, *, seeds: int | None, only: str | None) -> Sequence[Case]:
+    if seeds is not None and seeds < 1:
+        raise InputError(f"--seeds is {seeds}: give how many seeds to run, 1 or more")
     cases = recipe.cases(seeds or recipe.seeds)
     chosen = [case for case in cases if only is None or only in case.title]
     if cases and not chosen:

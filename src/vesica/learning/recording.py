@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import ParamSpec, TypeVar
 
 import torch
+from torch import Tensor
 
 Inputs = ParamSpec("Inputs")
 Output = TypeVar("Output")
@@ -32,7 +33,19 @@ def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], Non
 
     So it must have fixed shapes, never wait for the device, and take what changes from step to step out of tensors.
     """
-    return Recorded(step) if device.type == "cuda" else step
+    return Recorded(step, device) if device.type == "cuda" else step
+
+
+def keep_layout(optimiser: torch.optim.Optimizer) -> None:
+    """Let a state that is put back be laid out as the weights are: a fused step pairs values by place in memory."""
+
+    def lay_out(restored: torch.optim.Optimizer) -> None:
+        for weight, state in restored.state.items():
+            for name, value in state.items():
+                if isinstance(value, Tensor) and value.shape == weight.shape:
+                    state[name] = torch.empty_like(weight).copy_(value)
+
+    optimiser.register_load_state_dict_post_hook(lay_out)
 
 
 @contextmanager
@@ -49,8 +62,9 @@ def _best_convolutions() -> Iterator[None]:
 class Recorded:
     """Runs a step a few times, then records it and replays the recording."""
 
-    def __init__(self, step: Callable[[], None]) -> None:
+    def __init__(self, step: Callable[[], None], device: torch.device) -> None:
         self._step = step
+        self._device = device
         self._done = 0
         self._graph: torch.cuda.CUDAGraph | None = None
 
@@ -58,7 +72,7 @@ class Recorded:
         if self._graph is not None:
             self._graph.replay()
             return
-        with _best_convolutions():
+        with torch.cuda.device(self._device), _best_convolutions():
             if self._done < _WARM_UP:
                 self._run_aside()
                 self._done += 1

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from vesica.errors import InputError, nearest
 from vesica.learning.ema import MovingAverage
-from vesica.learning.recording import compiled, mixed_precision, recorded
+from vesica.learning.recording import compiled, keep_layout, mixed_precision, recorded
 from vesica.learning.resume import Resume, Stateful, Straight
 from vesica.learning.training import Stopping, evaluate
 from vesica.metrics import Task
@@ -112,7 +112,7 @@ def semi_supervised(
     model.train()
     stride = max(LOOK_EVERY, math.ceil(steps / MOST_LOOKS))
     for position in (resume or Straight()).steps(math.ceil(steps / stride), parts):
-        _set_rate(optimiser, rate)
+        _set_rate(optimiser, rate)  # a restored optimiser comes with one of its own
         for count in range(position * stride, min((position + 1) * stride, steps)):
             rate.fill_(learning_rate * cosine(count / steps))
             advance()
@@ -187,7 +187,9 @@ def _optimiser(model: nn.Module, *, momentum: float, weight_decay: float) -> tor
         {"params": [parameter for parameter in parameters if parameter.ndim > 1], "weight_decay": weight_decay},
         {"params": [parameter for parameter in parameters if parameter.ndim <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.SGD(groups, momentum=momentum, nesterov=momentum > 0, fused=True)
+    optimiser = torch.optim.SGD(groups, momentum=momentum, nesterov=momentum > 0, fused=True)
+    keep_layout(optimiser)
+    return optimiser
 
 
 def _set_rate(optimiser: torch.optim.Optimizer, rate: Tensor) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
 from vesica.errors import InputError, nearest
+from vesica.methods.fedonce import FedOnce
 from vesica.methods.linear import Linear
 from vesica.methods.local_only import LocalOnly
 from vesica.methods.one_shot import FewShot, OneShot
@@ -23,13 +24,19 @@ METHODS: dict[str, type[Any]] = {
     "split-nn": SplitNN,
     "one-shot": OneShot,
     "few-shot": FewShot,
+    "fedonce": FedOnce,
 }
 
-_LEAST = {"batch_size": 1}  # the least a field may be, where that is not 0
+_LEAST = {"batch_size": 1, "frequency": 1}  # the least a field may be, where that is not 0
 
 
 class Method(Protocol):
-    """A frozen dataclass of hyper-parameters with two blocking functions, one a role."""
+    """A frozen dataclass of hyper-parameters with two blocking functions, one a role.
+
+    It may also say, where that is so: `title`, what a table calls its result; `simulation_only`; `stands_missing`, that
+    guests may be left out; `hides_labels`, that no message may show the labels, for which `fit` draws the validation
+    rows without a look at them.
+    """
 
     def guest(self, me: Guest) -> None: ...
 

@@ -14,14 +14,14 @@ from torch.nn import functional
 from vesica.augmentations import views_of
 from vesica.errors import InputError
 from vesica.learning.cluster import cluster, purity
-from vesica.learning.estimation import estimate, gate
+from vesica.learning.estimation import Judge, choose_threshold, gate
 from vesica.learning.semi_supervised import Align, LabelledViews, Stop, Threshold, semi_supervised
 from vesica.learning.training import batches, train
-from vesica.methods.split_nn import SplitNN
 from vesica.metrics import standing
 from vesica.models import Head
 from vesica.privacy import Spent, moved_with, randomise, refuse_epsilon
 from vesica.protocol import Guest, Host
+from vesica.protocol.end_to_end import EndToEnd
 from vesica.protocol.party import Party
 
 
@@ -35,11 +35,11 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Led:
-    """What the host has after Algorithm 1 and may use for what it sends: nothing here saw more than `labels`."""
+    """What the host has of Algorithm 1 and may use for what it sends: nothing here saw more than `labels`."""
 
     parts: list[Tensor]  # every party's, of the labelled rows
     labels: Tensor  # of the labelled rows, as the guests may learn them
-    joint: Head  # trained with these
+    joint: Head  # random, until it is trained with these
     model: nn.Module | None  # the host's own branch, if it has one, trained with these
 
 
@@ -51,12 +51,12 @@ class OneShot:
     labels each guest learns from all its rows, aligned or not.
     """
 
-    guest_steps: int = 2000
-    guest_patience: int = 8  # looks at the validation rows, one every 100 steps; 0: use all labels, to the end
+    guest_steps: int = 1000
+    guest_patience: int = 0  # looks at validation rows, 100 steps apart or more, at most 200; 0: use all labels
     batch_size: int = 32
-    mu: int = 7  # unlabelled rows for each labelled one
+    mu: int = 3  # unlabelled rows for each labelled one
     lambda_u: float = 1.0
-    threshold: Threshold = "fixed"
+    threshold: Threshold = "adaptive"
     align: Align = "none"
     labelled_views: LabelledViews = "weak"
     temperature: float = 1.0
@@ -65,18 +65,26 @@ class OneShot:
     weight_decay: float = 5e-4
     host_epochs: int = 200
     host_patience: int = 20
-    host_learning_rate: float = 1e-3
+    host_learning_rate: float = 3e-3
+    host_weight_decay: float = 1e-3
     label_epsilon: float | None = None  # label differential privacy, by randomised response; None: the labels show
 
     def __post_init__(self) -> None:
         if self.label_epsilon is not None:
             refuse_epsilon(self.label_epsilon)
 
+    @property
+    def hides_labels(self) -> bool:
+        """Whether no message may show more than noisy labels: nor may the choice of validation rows, then."""
+        return self.label_epsilon is not None
+
     def guest(self, me: Guest) -> None:
         self.follow(me)
 
     def host(self, me: Host) -> None:
         led = self.lead(me)
+        if not self.hides_labels:
+            self.classify(me, led.joint, led.parts, labels=led.labels, step="classifier")  # (6)
         self.settle(me, {"one-shot": led.parts})
 
     def follow(self, me: Guest) -> tuple[Labelled, nn.Module]:
@@ -90,7 +98,7 @@ class OneShot:
         return known, model
 
     def lead(self, me: Host) -> Led:
-        """Algorithm 1 at the host, which leaves its head."""
+        """Algorithm 1 at the host up to its last line, the training of the head."""
         if me.task.kind != "classification":
             raise InputError("one-shot and few-shot group rows by class and cannot learn a regression: take split-nn")
         rows, labels = me.rows.labelled, self.release(me)
@@ -104,14 +112,13 @@ class OneShot:
         # A host with features is one more view, but with labels instead of clusters.
         model = None if me.encoder is None else self.learn(me, Labelled(rows, labels), step="semi-supervised")
         parts = [*own_part(me), *me.gather_representations(len(rows))]
-        self.classify(me, head, parts, labels=labels, step="classifier")  # (6)
         return Led(parts, labels, head, model)
 
     def release(self, me: Host) -> Tensor:
         """The labels of the labelled rows as the guests may learn them: all that leaves is computed from these.
 
-        With `label_epsilon` they are drawn once and kept before anything is sent: a run that is taken up again must
-        not draw a second time.
+        With `label_epsilon` they are drawn once and kept, where there is a run folder, before anything computed from
+        them is sent: a run that is taken up again must not draw a second time.
         """
         labels = me.labels[me.rows.labelled]
         if self.label_epsilon is None:
@@ -129,7 +136,7 @@ class OneShot:
         They never leave the host. They are trained when everything has been sent, so that not even the random numbers
         or the time that they take can show in a message of training.
         """
-        if self.label_epsilon is None:
+        if not self.hides_labels:
             return
         for name, parts in reached.items():
             head = Head(me.dims, me.task.outputs).to(me.device)
@@ -188,7 +195,7 @@ class OneShot:
             patience=self.host_patience,
             batch_size=self.batch_size,
             learning_rate=self.host_learning_rate,
-            weight_decay=0.0,
+            weight_decay=self.host_weight_decay,
             resume=me.resumable(step),
         )
 
@@ -196,7 +203,7 @@ class OneShot:
         """Say what the gradients give away, measured as a guest could."""
         labels = me.labels[me.rows.labelled]
         share = max(purity(cluster(gradient, me.task.outputs), labels) for gradient in gradients)
-        if self.label_epsilon is not None:
+        if self.hides_labels:
             me.conversation.statements.append(self.claim(labels, me.task.outputs, share=share))
             return
         me.conversation.statements.append(
@@ -216,7 +223,8 @@ class OneShot:
             "release, drawn from the operating system's entropy. Not covered: the features, the names of the classes, "
             "which rows are aligned, labelled and for test, and what the host shows of its result. "
             f"k-means on the gradients still puts {share:.1%} of the rows with their own class "
-            f"({largest:.1%} without knowing anything)."
+            f"({largest:.1%} without knowing anything): these two shares are measured with the true labels, and are "
+            "not covered either."
         )
 
 
@@ -229,6 +237,7 @@ class FewShot(OneShot):
     a batch at a time, as in split-nn.
     """
 
+    guest_patience: int = 8  # t is chosen on the validation rows: the guests must not have learned their labels
     thresholds: tuple[float, ...] = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # t is chosen of these, on the validation rows
     finetune_iterations: int = 0  # batches, rounded up to whole epochs
     finetune_learning_rate: float = 1e-4
@@ -248,11 +257,12 @@ class FewShot(OneShot):
         if self.finetune_iterations:
             me.milestone("few-shot")
             self.finetuning(me).follow(me, step="finetuning")
-            if self.label_epsilon is not None:  # the host's head has to be trained anew
+            if self.hides_labels:  # the host's head has to be trained anew
                 me.host.send("representations", me.represent(me.rows.labelled))
 
     def host(self, me: Host) -> None:
         led = self.lead(me)
+        self.classify(me, led.joint, led.parts, labels=led.labels, step="classifier")
         me.milestone("one-shot")
         unaligned = {
             name: link.receive("unaligned-representations", shape=(None, me.dims[name])).tensor
@@ -268,12 +278,13 @@ class FewShot(OneShot):
             self.learn(me, expand(me, known, led.model, chances[me.name]), step="semi-supervised-again")
         me.head = head = Head(me.dims, me.task.outputs).to(me.device)
         parts = [*own_part(me), *me.gather_representations(len(me.rows.labelled))]
-        self.classify(me, head, parts, labels=led.labels, step="classifier-again")
+        if self.finetune_iterations or not self.hides_labels:
+            self.classify(me, head, parts, labels=led.labels, step="classifier-again")
         reached = {"one-shot": led.parts, "few-shot": parts}
         if self.finetune_iterations:
             me.milestone("few-shot")
             self.finetune(me, head, parts, labels=led.labels)
-            if self.label_epsilon is not None:
+            if self.hides_labels:
                 reached["finetuned"] = [*own_part(me), *me.gather_representations(len(me.rows.labelled))]
         self.settle(me, reached)
 
@@ -284,15 +295,16 @@ class FewShot(OneShot):
         of_all_rows = torch.zeros_like(me.labels).index_copy(0, me.rows.labelled, labels)
         self.finetuning(me).lead(me, of_all_rows, step="finetuning", before=before)
 
-    def finetuning(self, me: Party) -> SplitNN:
+    def finetuning(self, me: Party) -> EndToEnd:
         """End-to-end training from where few-shot got to, on the weak views it has learned from."""
         an_epoch = list(batches(len(me.rows.train), self.batch_size, generator=torch.Generator()))
         epochs = math.ceil(self.finetune_iterations / len(an_epoch))
-        return SplitNN(
+        return EndToEnd(
             epochs=epochs,
             patience=epochs,
             batch_size=self.batch_size,
             learning_rate=self.finetune_learning_rate,
+            weight_decay=1e-5,
             augment="weak",
         )
 
@@ -305,54 +317,13 @@ class FewShot(OneShot):
             self.classify(me, head, [part], labels=led.labels, step=f"classifier-of-{name}")
             judges[name] = Judge(name, head, led.joint, aligned)
         held_out = torch.isin(me.rows.labelled, me.rows.validation)
-        threshold = self.choose_threshold(judges, held_out, led.labels)
+        threshold = choose_threshold(judges, held_out, led.labels, thresholds=self.thresholds)
         given = sum(len(unaligned[name]) for name in me.guests)
         me.conversation.statements.append(
             f"The guests gave the host the representations of {given} unaligned rows. The "
             f"threshold t = {threshold} was chosen on {int(held_out.sum())} validation rows."
         )
         return {name: gate(*judges[name].judge(part), threshold=threshold) for name, part in unaligned.items()}
-
-    def choose_threshold(self, judges: dict[str, Judge], held_out: Tensor, labels: Tensor) -> float:
-        """The threshold that lets most right pseudo-labels through, less nine times the wrong ones, on rows held out.
-
-        Or 1, which lets nothing through: where a party cannot know the classes by itself, its guesses are right now
-        and then, and a rule that is content with more right than wrong ones would take them all.
-        """
-
-        def balance(threshold: float) -> int:
-            total = 0
-            for judge in judges.values():
-                local, joint = judge.held_out(held_out)
-                through = gate(local, joint, threshold=threshold) > 0
-                right = local.argmax(dim=1) == labels[held_out]
-                total += int((through & right).sum()) - 9 * int((through & ~right).sum())
-            return total
-
-        return max((*self.thresholds, 1.0), key=lambda threshold: (balance(threshold), threshold))
-
-
-@dataclass(frozen=True)
-class Judge:
-    """Judges rows that one party alone has: by its own part, and with the others' parts estimated."""
-
-    party: str
-    local: Head
-    joint: Head
-    aligned: dict[str, Tensor]
-
-    @torch.no_grad()
-    def judge(self, rows: Tensor, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The probabilities of both classifiers; the others' parts come from the aligned rows that are kept."""
-        known = {name: part if keep is None else part[keep] for name, part in self.aligned.items()}
-        others = [name for name in known if name != self.party]
-        estimates = dict(zip(others, estimate(rows, known[self.party], [known[n] for n in others]), strict=True))
-        parts = [rows if name == self.party else estimates[name] for name in known]
-        return self.local([rows]).softmax(dim=1), self.joint(parts).softmax(dim=1)
-
-    def held_out(self, held_out: Tensor) -> tuple[Tensor, Tensor]:
-        """Aligned rows judged as if the other parties did not have them."""
-        return self.judge(self.aligned[self.party][held_out], ~held_out)
 
 
 @torch.no_grad()

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
-import torch
-from torch import Tensor, nn
-
-from vesica.augmentations import views_of
-from vesica.learning.resume import Stateful
-from vesica.learning.training import Stopping, batches
-from vesica.metrics import standing
 from vesica.models import Head
 from vesica.protocol import Guest, Host
-from vesica.protocol.party import Party
-
-Augment = Literal["none", "weak"]
+from vesica.protocol.end_to_end import Augment, EndToEnd
 
 
 @dataclass(frozen=True)
@@ -37,84 +26,18 @@ class SplitNN:
     augment: Augment = "none"  # what the encoders see in training: the rows, or weak views of them
 
     def guest(self, me: Guest) -> None:
-        self.follow(me, step="training")
+        self.training().follow(me, step="training")
 
     def host(self, me: Host) -> None:
         me.head = Head(me.dims, me.task.outputs, hidden=self.hidden, join=self.join).to(me.device)
-        self.lead(me, me.labels, step="training")
+        self.training().lead(me, me.labels, step="training")
 
-    def follow(self, me: Guest, *, step: str) -> None:
-        """Go on from the encoder that the guest has."""
-        assert me.encoder is not None
-        encode, optimiser = self._encode(me), self._adam(me.encoder)
-        stopping = Stopping({"encoder": me.encoder}, patience=self.patience)
-        stopping.take(better=True)  # as it is now, should the host find no epoch better
-        parts: dict[str, Stateful] = {"encoder": me.encoder, "optimiser": optimiser, "stopping": stopping}
-        for epoch in me.resumable(step).steps(self.epochs, parts):
-            order = me.public_random(f"batches of epoch {epoch}")
-            for batch in batches(len(me.rows.train), self.batch_size, generator=order):
-                representations = encode(me.rows.train[batch])
-                me.host.send("representations", representations)
-                gradients = me.host.receive("gradients", shape=representations.shape).tensor
-                optimiser.zero_grad()
-                representations.backward(gradients)
-                optimiser.step()
-            me.host.send("representations", me.represent(me.rows.validation))
-            verdict = me.host.receive("verdict")
-            stopping.take(better=verdict.scalar("better", bool))
-            if verdict.scalar("stop", bool):
-                break
-        stopping.restore_best()
-
-    def lead(self, me: Host, labels: Tensor, *, step: str, before: tuple[float, float] | None = None) -> None:
-        """Go on from the head and the encoder that the host has, with these labels, one a row of the host.
-
-        Only an epoch that is better than `before` on the validation rows is kept.
-        """
-        assert me.head is not None
-        mine: dict[str, nn.Module] = {"head": me.head}
-        if me.encoder is not None:
-            mine["encoder"] = me.encoder
-        encode, optimiser = self._encode(me), self._adam(*mine.values())
-        stopping = Stopping(mine, patience=self.patience)
-        if before is not None:
-            stopping.judge(before)
-        parts: dict[str, Stateful] = {**mine, "optimiser": optimiser, "stopping": stopping}
-        for epoch in me.resumable(step).steps(self.epochs, parts):
-            order = me.public_random(f"batches of epoch {epoch}")
-            for batch in batches(len(me.rows.train), self.batch_size, generator=order):
-                rows = me.rows.train[batch]
-                received = [part.requires_grad_() for part in me.gather_representations(len(rows))]
-                own = [] if me.encoder is None else [encode(rows)]
-                optimiser.zero_grad()
-                me.task.loss(me.head([*own, *received]), labels[rows]).backward()
-                optimiser.step()
-                for link, part in zip(me.guests.values(), received, strict=True):
-                    link.send("gradients", part.grad)
-            value = self._validate(me, labels)
-            better = stopping.judge(value)
-            me.conversation.note(value[0])
-            me.tell("verdict", scalars={"better": better, "stop": stopping.stop})
-            if stopping.stop:
-                break
-        stopping.restore_best()
-
-    @torch.no_grad()
-    def _validate(self, me: Host, labels: Tensor) -> tuple[float, float]:
-        assert me.head is not None
-        rows = me.rows.validation
-        own = [] if me.encoder is None else [me.represent(rows)]
-        outputs = me.head([*own, *me.gather_representations(len(rows))])
-        return standing(me.task, outputs, labels[rows])
-
-    def _encode(self, me: Party) -> Callable[[Tensor], Tensor]:
-        """From rows to what the party's encoder makes of them in training."""
-        if self.augment == "none" or me.encoder_spec is None:
-            return me.encode
-        own = torch.cat([me.rows.aligned, me.rows.unaligned])
-        views = views_of(me.encoder_spec.schema, me.inputs[own])
-        return lambda rows: me.encode(rows, view=views.weak)
-
-    def _adam(self, *modules: nn.Module) -> torch.optim.Adam:
-        parameters = [parameter for module in modules for parameter in module.parameters()]
-        return torch.optim.Adam(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
+    def training(self) -> EndToEnd:
+        return EndToEnd(
+            epochs=self.epochs,
+            patience=self.patience,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            augment=self.augment,
+        )

@@ -17,16 +17,17 @@ from vesica.models.wide_resnet import WideResNet
 from vesica.schema import ImageSchema, Schema, TableSchema, schema_from_json, schema_to_json
 
 HIDDEN = (128, 64)
+DROPOUT = 0.2  # a few hundred rows are learned by heart without it
 TABLE_DIM = 32
 IMAGE_DIM = 128
 
 
 def _mlp(schema: TableSchema, dim: int) -> nn.Module:
-    return MLP(schema.numeric, HIDDEN, dim)
+    return MLP(schema.numeric, HIDDEN, dim, dropout=DROPOUT)
 
 
 def _tabular(schema: TableSchema, dim: int) -> nn.Module:
-    return TabularEncoder(schema, HIDDEN, dim)
+    return TabularEncoder(schema, HIDDEN, dim, dropout=DROPOUT)
 
 
 def _wrn(schema: ImageSchema, dim: int) -> nn.Module:

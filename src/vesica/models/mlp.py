@@ -5,16 +5,24 @@ from itertools import pairwise
 
 from torch import nn
 
+from vesica.models.dropout import Dropout
+
 
 class MLP(nn.Sequential):
-    """Linear and ReLU per hidden size, then Linear to `outputs`, then `activation` where one is given."""
+    """Linear, ReLU and perhaps dropout per hidden size, then Linear to `outputs`, then `activation` if one is given."""
 
     def __init__(
-        self, inputs: int, hidden: Sequence[int], outputs: int, *, activation: nn.Module | None = None
+        self,
+        inputs: int,
+        hidden: Sequence[int],
+        outputs: int,
+        *,
+        dropout: float = 0.0,
+        activation: nn.Module | None = None,
     ) -> None:
         layers: list[nn.Module] = []
         for before, after in pairwise((inputs, *hidden)):
-            layers += [nn.Linear(before, after), nn.ReLU()]
+            layers += [nn.Linear(before, after), nn.ReLU(), *([Dropout(dropout)] if dropout else [])]
         layers.append(nn.Linear((inputs, *hidden)[-1], outputs))
         if activation is not None:
             layers.append(activation)

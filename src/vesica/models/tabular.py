@@ -61,7 +61,13 @@ class TabularEncoder(nn.Module):
     """Numeric columns and embedded categories through an MLP."""
 
     def __init__(
-        self, schema: TableSchema, hidden: Sequence[int], outputs: int, *, embedding_dim: int | None = None
+        self,
+        schema: TableSchema,
+        hidden: Sequence[int],
+        outputs: int,
+        *,
+        embedding_dim: int | None = None,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.numeric = schema.numeric
@@ -69,7 +75,7 @@ class TabularEncoder(nn.Module):
         dims = [embedding_width(size) if given is None else given for size in schema.categories]
         # Small, so that a category seen a few times stays close to one never seen.
         self.embeddings = CategoryEmbeddings(schema.categories, dims, std=0.1) if dims else None
-        self.mlp = MLP(schema.numeric + sum(dims), hidden, outputs)
+        self.mlp = MLP(schema.numeric + sum(dims), hidden, outputs, dropout=dropout)
         self.dim = outputs
 
     def forward(self, rows: Tensor) -> Tensor:

@@ -1,5 +1,15 @@
 """Losses that know no models: plain torch, useful without federation."""
 
 from vesica.objectives.fixmatch import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch, unlabelled_loss
+from vesica.objectives.nat import assign, distance, points_on_sphere
 
-__all__ = ["AdaptiveThreshold", "Alignment", "FixMatch", "FixedThreshold", "unlabelled_loss"]
+__all__ = [
+    "AdaptiveThreshold",
+    "Alignment",
+    "FixMatch",
+    "FixedThreshold",
+    "assign",
+    "distance",
+    "points_on_sphere",
+    "unlabelled_loss",
+]

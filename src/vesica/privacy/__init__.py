@@ -1,6 +1,37 @@
 """Mechanisms with a privacy guarantee, and what they cost."""
 
+from vesica.privacy.accounting import (
+    Accountant,
+    Division,
+    Mechanism,
+    Training,
+    calibrate,
+    divide,
+    papers_epsilon,
+    pld_epsilon,
+    rdp_epsilon,
+)
+from vesica.privacy.dp_sgd import clipped_sum, per_sample_gradients, poisson_sample, private_gradient, standard_normals
 from vesica.privacy.randomised_response import moved_with, randomise, refuse_epsilon
 from vesica.privacy.spent import Spent
 
-__all__ = ["Spent", "moved_with", "randomise", "refuse_epsilon"]
+__all__ = [
+    "Accountant",
+    "Division",
+    "Mechanism",
+    "Spent",
+    "Training",
+    "calibrate",
+    "clipped_sum",
+    "divide",
+    "moved_with",
+    "papers_epsilon",
+    "per_sample_gradients",
+    "pld_epsilon",
+    "poisson_sample",
+    "private_gradient",
+    "randomise",
+    "rdp_epsilon",
+    "refuse_epsilon",
+    "standard_normals",
+]

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from vesica.errors import ProtocolError
+from vesica.errors import LateError, ProtocolError
 from vesica.privacy import Spent
 from vesica.protocol.budget import Meter
 from vesica.protocol.journal import Journal
@@ -28,8 +28,17 @@ class Transport(Protocol):
         """Leave quietly if the run has ended elsewhere."""
         ...
 
-    def collect(self, receiver: str, sender: str, sequence: int, kind: str) -> memoryview:
-        """Wait for a frame; `kind` says what the receiver hopes for, should it wait in vain."""
+    def collect(
+        self, receiver: str, sender: str, sequence: int, kind: str, *, within: float | None = None
+    ) -> memoryview:
+        """Wait for a frame; `kind` says what the receiver hopes for, should it wait in vain.
+
+        One that is not there within so many seconds is a LateError.
+        """
+        ...
+
+    def now(self, party: str) -> float:
+        """Seconds on a party's own clock, by which it counts what is late."""
         ...
 
 
@@ -57,6 +66,7 @@ class Conversation:
     statements: list[str] = field(default_factory=list)  # what the messages give away, in plain words
     clock: Callable[[], float] = time.monotonic  # seconds since the run began, earlier lives included
     privacy: Spent | None = None  # what the messages cost, where a mechanism guarantees it
+    wait: float | None = None  # how many seconds a host gives its guests, where it can do without; None: for ever
 
     def note(self, value: float) -> None:
         """Put a validation value on the curve, where it stands in rounds and bytes; one that is undefined is not."""
@@ -83,6 +93,7 @@ class Link:
         self.peer = peer
         self.sent = 0
         self.received = 0
+        self.given_up = False  # the peer was late: nothing more is received from it
         self._talk = conversation
 
     def send(
@@ -112,18 +123,20 @@ class Link:
         talk.transport.deliver(talk.party, self.peer, self.sent, frame)
 
     def receive(
-        self, kind: str, *, shape: Sequence[int | None] | None = None, dtype: torch.dtype = torch.float32
+        self,
+        kind: str,
+        *,
+        shape: Sequence[int | None] | None = None,
+        dtype: torch.dtype = torch.float32,
+        within: float | None = None,
     ) -> Message:
         """Wait for the next message of the peer, which must be of this kind.
 
         With a `shape` it must hold one tensor of that shape and dtype; a dimension that is None may be any.
+        One that does not come `within` so many seconds is a LateError, and the peer is given up for this run.
         """
         talk = self._talk
-        self.received += 1
-        frame = talk.journal.received(self.peer, self.received)
-        if frame is None:
-            frame = talk.transport.collect(talk.party, self.peer, self.received, kind)
-            talk.journal.record_received(self.peer, self.received, frame)
+        frame = self._take(kind, within=within)
         try:
             message = decode(frame)
         except ProtocolError as error:
@@ -140,3 +153,19 @@ class Link:
         return Message(
             kind, {name: tensor.to(talk.device) for name, tensor in message.tensors.items()}, message.scalars
         )
+
+    def _take(self, kind: str, *, within: float | None) -> memoryview:
+        """The next frame of the peer, from an earlier life of this run or from the wire."""
+        talk, sequence = self._talk, self.received + 1
+        if self.given_up:  # what it sent late would be taken for what comes next
+            raise ProtocolError(f"'{self.peer}' was late and is given up: '{kind}' cannot be received from it")
+        frame = talk.journal.received(self.peer, sequence)
+        if frame is None:
+            try:
+                frame = talk.transport.collect(talk.party, self.peer, sequence, kind, within=within)
+            except LateError:
+                self.given_up = True
+                raise
+            talk.journal.record_received(self.peer, sequence, frame)
+        self.received = sequence
+        return frame

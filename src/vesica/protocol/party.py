@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
+from vesica.errors import InputError, LateError
 from vesica.metrics import Task
 from vesica.models import AnyHead, EncoderSpec
-from vesica.privacy import Spent
 from vesica.protocol.ledger import Entry
 from vesica.protocol.link import Conversation, Link
 from vesica.protocol.message import Message, Scalar
@@ -38,6 +39,16 @@ class Rows:
         return self.labelled[~torch.isin(self.labelled, self.validation)]
 
 
+class Came(dict[str, Tensor]):
+    """What came in time, by party; a run that goes on finds it as it was, and does not decide again."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return dict(self)
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.update(state)
+
+
 @dataclass(frozen=True)
 class Milestone:
     """A party's models and messages at a moment of a method that goes on."""
@@ -46,7 +57,6 @@ class Milestone:
     head: AnyHead | None  # the host's
     entries: list[Entry]
     statements: list[str]
-    privacy: Spent | None
 
 
 @dataclass
@@ -99,8 +109,7 @@ class Party:
 
     def keep(self) -> Milestone:
         talk = self.conversation
-        entries, statements = list(talk.ledger.entries), list(talk.statements)
-        return Milestone(copy.deepcopy(self.encoder), None, entries, statements, talk.privacy)
+        return Milestone(copy.deepcopy(self.encoder), None, list(talk.ledger.entries), list(talk.statements))
 
     def public_random(self, purpose: str) -> torch.Generator:
         """Random numbers that every party of this run draws alike; they are no secret."""
@@ -130,6 +139,7 @@ class Host(Party):
     known: Tensor = field(default_factory=lambda: torch.empty(0))  # the rows whose labels it may train with
     dims: Mapping[str, int] = field(default_factory=dict)  # how long each party's representations are, its own first
     head: AnyHead | None = None  # what a method leaves, to predict with
+    missing: tuple[str, ...] = ()  # the guests that were late, and are left out
 
     @property
     def guests(self) -> Mapping[str, Link]:
@@ -147,6 +157,38 @@ class Host(Party):
         return [
             link.receive("representations", shape=(rows, self.dims[name])).tensor for name, link in self.guests.items()
         ]
+
+    def gather_in_time(self, rows: int) -> dict[str, Tensor]:
+        """The representations of so many rows from the guests that send them in time: a round up, once a run.
+
+        The others are left out for good, and the result says so.
+        """
+        came = Came()
+        for _ in self.resumable("who-was-there").steps(1, {"came": came}):
+            self._receive_in_time(came, rows=rows)
+        self._leave_out([name for name in self.guests if name not in came])
+        return {name: part.to(self.device) for name, part in came.items()}
+
+    def _receive_in_time(self, came: Came, *, rows: int) -> None:
+        """One deadline for all, from now on."""
+        wait, now = self.conversation.wait, self.conversation.transport.now
+        until = None if wait is None else now(self.name) + wait
+        for name, link in self.guests.items():
+            within = None if until is None else max(0.0, until - now(self.name))
+            with contextlib.suppress(LateError):  # who is not in `came` is left out, and that is said
+                shape = (rows, self.dims[name])
+                came[name] = link.receive("representations", shape=shape, within=within).tensor
+
+    def _leave_out(self, guests: Sequence[str]) -> None:
+        late = f"did not answer within {self.conversation.wait or 0:g} s"
+        if guests and self.encoder is None and len(guests) == len(self.guests):
+            raise InputError(f"{', '.join(guests)} {late} and the host has no features to learn from: wait longer")
+        self.missing = tuple(guests)
+        for name in guests:
+            self.guests[name].given_up = True
+            self.conversation.statements.append(
+                f"'{name}' {late} and was left out: nothing was learned from its columns, and no prediction reads them."
+            )
 
     def tell(self, kind: str, *, scalars: Mapping[str, Scalar]) -> None:
         """The same few words to every guest: a round down."""

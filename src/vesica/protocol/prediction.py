@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -22,20 +24,23 @@ def answer(me: Guest, rows: Tensor) -> None:
 
 
 @torch.no_grad()
-def predict(me: Host, rows: Tensor) -> Tensor:
-    """The outputs (rows, outputs) of the rows, which are in the same order at every party."""
+def predict(me: Host, rows: Tensor, *, without: Sequence[str] = ()) -> Tensor:
+    """The outputs (rows, outputs) of the rows, which are in the same order at every party.
+
+    The guests in `without` are not asked; the head fills in for them.
+    """
     assert me.head is not None, "the method left no head to predict with"
     me.head.eval()
     kind = "representations" if isinstance(me.head, Head) else "columns"
+    asked = [name for name in me.head.parties if name not in without]
     for name, link in me.guests.items():
-        link.send("request", scalars={"wanted": name in me.head.parties, "kind": kind})
+        link.send("request", scalars={"wanted": name in asked, "kind": kind})
     outputs = []
     for some in rows.split(_ROWS_A_MESSAGE):
-        parts = [
-            me.represent(some) if name == me.name else _receive(me, name, kind, rows=len(some))
-            for name in me.head.parties
-        ]
-        outputs.append(me.head(parts))
+        parts = {
+            name: me.represent(some) if name == me.name else _receive(me, name, kind, rows=len(some)) for name in asked
+        }
+        outputs.append(me.head([parts.get(name) for name in me.head.parties]))
     return torch.cat(outputs)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -140,16 +141,21 @@ class Resumable:
         journal.end_segment()
 
 
-def seconds_spent(folder: Path) -> float:
-    """How long the run had taken when the last checkpoint of a journal's folder was made."""
-    return max((float(load(path)["seconds"]) for path in folder.glob("step-*.safetensors")), default=0.0)
+@dataclass(frozen=True)
+class Past:
+    """What the checkpoints of a journal's folder say of an earlier life of the run."""
+
+    reached: dict[str, tuple[int, int]]  # how many messages were sent and received, by peer
+    seconds: float  # how long it had taken when the last of them was made
 
 
-def reached(folder: Path) -> dict[str, tuple[int, int]]:
-    """How far the checkpoints of a journal's folder say the conversation had come, by peer."""
-    positions: dict[str, tuple[int, int]] = {}
+def recall(folder: Path) -> Past:
+    reached: dict[str, tuple[int, int]] = {}
+    seconds = 0.0
     for path in folder.glob("step-*.safetensors"):
-        for peer, (sent, received) in load(path)["links"].items():
-            before = positions.get(peer, (0, 0))
-            positions[peer] = max(before[0], sent), max(before[1], received)
-    return positions
+        state = load(path)
+        seconds = max(seconds, state.get("seconds", 0.0))  # which older checkpoints do not have
+        for peer, (sent, received) in state["links"].items():
+            before = reached.get(peer, (0, 0))
+            reached[peer] = max(before[0], sent), max(before[1], received)
+    return Past(reached, seconds)

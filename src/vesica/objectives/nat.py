@@ -1,0 +1,26 @@
+"""Noise as targets (Bojanowski and Joulin, 2017), as FedOnce uses it: points on a sphere, one a row."""
+
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+from torch.nn import functional
+
+
+def points_on_sphere(count: int, dim: int, *, device: torch.device) -> Tensor:
+    """So many points (count, dim), each uniform on the unit sphere."""
+    return functional.normalize(torch.randn(count, dim, device=device), dim=1)
+
+
+def assign(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Which target each output gets, so that the squared distances add up to the least: positions in `targets`.
+
+    All targets have one norm, so this is the assignment of the largest inner products.
+    """
+    inner = (outputs.detach() @ targets.T).float().cpu().numpy()
+    _, chosen = linear_sum_assignment(inner, maximize=True)
+    return torch.from_numpy(chosen).to(targets.device)
+
+
+def distance(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The squared distance of each output to its target: (rows,)."""
+    return (outputs - targets).square().sum(dim=1)

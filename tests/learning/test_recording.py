@@ -1,0 +1,75 @@
+"""A recorded step on a GPU; without one the step stays itself."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from vesica.learning.recording import compiled, keep_layout, recorded
+
+CUDA = torch.device("cuda")
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA on this machine")
+
+
+def test_on_a_cpu_a_step_is_neither_compiled_nor_recorded() -> None:
+    def step() -> None: ...
+
+    cpu = torch.device("cpu")
+    assert recorded(step, cpu) is step
+    assert compiled(step, cpu) is step
+
+
+@on_a_gpu
+def test_a_recorded_step_runs_every_time_and_sees_tensors_change() -> None:
+    rate, total = torch.zeros((), device=CUDA), torch.zeros((), device=CUDA)
+
+    def step() -> None:
+        total.add_(rate)
+
+    advance = recorded(step, CUDA)
+    for value in range(10):
+        rate.fill_(value)
+        advance()
+    assert total.item() == sum(range(10))
+
+
+@on_a_gpu
+def test_a_recorded_step_draws_new_random_numbers() -> None:
+    drawn, kept = torch.zeros((), device=CUDA), []
+    advance = recorded(lambda: drawn.copy_(torch.rand((), device=CUDA)), CUDA)  # type: ignore[arg-type, return-value]
+    for _ in range(8):
+        advance()
+        kept.append(drawn.item())
+    assert len(set(kept)) == 8
+
+
+@pytest.mark.parametrize("optimiser", [torch.optim.SGD, torch.optim.Adam])
+def test_a_restored_state_is_laid_out_as_the_weights_are(optimiser: type[torch.optim.Optimizer]) -> None:
+    def weights() -> nn.Parameter:
+        torch.manual_seed(0)
+        return nn.Parameter(torch.randn(3, 2, 4, 4).to(memory_format=torch.channels_last))
+
+    def make(weight: nn.Parameter) -> torch.optim.Optimizer:
+        settings = {"momentum": 0.9} if optimiser is torch.optim.SGD else {}
+        made = optimiser([weight], lr=0.1, fused=True, **settings)  # type: ignore[call-arg]
+        keep_layout(made)
+        return made
+
+    def step(weight: nn.Parameter, by: torch.optim.Optimizer) -> None:
+        weight.grad = weight.detach() * torch.arange(4.0)
+        by.step()
+
+    one = weights()
+    first = make(one)
+    step(one, first)
+    two = nn.Parameter(one.detach().clone(memory_format=torch.preserve_format))
+    second = make(two)
+    saved = copy.deepcopy(first.state_dict())
+    saved["state"] = {
+        0: {name: value.contiguous() if value.ndim else value for name, value in saved["state"][0].items()}
+    }
+    second.load_state_dict(saved)
+    step(one, first)
+    step(two, second)
+    assert torch.equal(one, two)
