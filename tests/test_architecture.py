@@ -10,7 +10,7 @@ import pytest
 import vesica
 
 SOURCE = Path(vesica.__file__).parent
-HEAVY = ("polars", "pandas", "typer", "rich", "pydantic", "matplotlib", "nvflare")
+HEAVY = ("polars", "pandas", "typer", "rich", "pydantic", "matplotlib", "nvflare", "dp_accounting", "opacus")
 
 
 @pytest.fixture(scope="module")

@@ -35,6 +35,12 @@ class Task:
             return functional.cross_entropy(outputs, labels)
         return functional.mse_loss(outputs.squeeze(1), labels)
 
+    def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The loss of each row: (rows,)."""
+        if self.kind == "classification":
+            return functional.cross_entropy(outputs, labels, reduction="none")
+        return (outputs.squeeze(1) - labels).square()
+
     def predictions(self, outputs: Tensor) -> Tensor:
         """Probabilities (rows, classes), or values (rows,) in the label's own unit."""
         if self.kind == "classification":

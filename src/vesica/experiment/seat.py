@@ -75,7 +75,17 @@ class Seat:
         (host,) = links.values()
         agreement = Agreement.accept(terms, host, rows=len(self.rows.aligned), dim=self.spec.dim)
         rows = self._sort(agreement)
-        me = Guest(self.name, agreement.task, rows, self.inputs, self.spec, talk, links, agreement.digest)
+        me = Guest(
+            self.name,
+            agreement.task,
+            rows,
+            self.inputs,
+            self.spec,
+            talk,
+            links,
+            agreement.digest,
+            parties=terms.parties,
+        )
         method.guest(me)
         training = begin_scoring(talk)
         answer(me, me.rows.test)
@@ -111,6 +121,7 @@ class Seat:
             talk,
             links,
             agreement.digest,
+            parties=terms.parties,
             labels=labels.to(self.inputs.device),
             known=self._tensor(split.known),
             dims={**own, **agreement.propose(links)},

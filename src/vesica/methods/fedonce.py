@@ -4,9 +4,9 @@ Transactions on Big Data 2022, Algorithms 1 and 2."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Literal
 
 import torch
@@ -14,14 +14,20 @@ from torch import Tensor, nn
 
 from vesica.augmentations import views_of
 from vesica.errors import InputError
+from vesica.learning.private_training import train_privately
 from vesica.learning.training import evaluate, train
 from vesica.learning.unsupervised import noise_as_targets, principal_components
 from vesica.models import EncoderSpec, Head, LinearEncoder
 from vesica.models.head import Fill
+from vesica.objectives import assign, distance, points_on_sphere
+from vesica.privacy import Division, Training, divide, pld_epsilon
 from vesica.protocol import Guest, Host
 from vesica.protocol.end_to_end import Augment, EndToEnd
+from vesica.protocol.party import Party
 
-Representation = Literal["nat", "pca"]
+Representation = Literal["nat", "pca", "filters", "fixed", "codebook", "heuristic-nat"]
+TRAINED_PRIVATELY = ("fixed", "codebook", "heuristic-nat")
+CODES = 256  # points of the public codebook
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,11 @@ class FedOnce:
 
     A guest that is late is left out. With `party_dropout` the host learns to do without any of its guests, a `fill`
     in their place; "zero" without it is the paper's way (Appendix C).
+
+    With `epsilon` (level L1) guests and host train with DP-SGD on the aligned rows. The paper's batch assignment lets a
+    row's target depend on other rows, which its proof does not cover: a private guest takes targets that depend on its
+    own row alone, `fixed` or the nearest of a public `codebook`, or `filters` that are not trained and cost nothing.
+    `heuristic-nat` is the paper's variant; no epsilon is stated for it.
     """
 
     representation: Representation = "nat"
@@ -51,12 +62,30 @@ class FedOnce:
     more_learning_rate: float = 1e-4
     party_dropout: float = 0.0  # a guest's part of a row is missing with this probability, in the host's training
     fill: Fill = "learned"
+    epsilon: float | None = None
+    delta: float = 1e-5
+    division: Literal["moments", "simple"] = "moments"
+    clip: float = 1.0
+    private_learning_rate: float = 0.3  # of plain SGD
 
     def __post_init__(self) -> None:
+        if self.epsilon is not None:
+            self._check_privacy()
+        elif self.representation in TRAINED_PRIVATELY:
+            raise InputError(f"'{self.representation}' of fedonce is for training with epsilon: give one, or take nat")
         if not self.party_dropout < 1:
             raise InputError(f"party_dropout of fedonce is {self.party_dropout}: give a probability below 1")
         if self.party_dropout and self.more_epochs:
             raise InputError("fedonce trains more_epochs with every guest there: leave these or party_dropout out")
+
+    def _check_privacy(self) -> None:
+        if self.representation not in ("filters", *TRAINED_PRIVATELY):
+            raise InputError(
+                f"fedonce has no privacy guarantee for the representation '{self.representation}', whose training "
+                f"looks at several rows at once: take filters, {' or '.join(TRAINED_PRIVATELY[:2])}"
+            )
+        if self.party_dropout or self.more_epochs or self.fill == "zero":
+            raise InputError("fedonce with epsilon has no more_epochs, no party_dropout and no zeros: leave these out")
 
     @property
     def stands_missing(self) -> bool:
@@ -95,6 +124,9 @@ class FedOnce:
             return outputs
 
         labels, held_out = me.labels[me.rows.labelled], torch.isin(me.rows.labelled, me.rows.validation)
+        if self.epsilon is not None:
+            self.lead_privately(me, head, came, labels)
+            return
         validation = torch.nonzero(held_out).squeeze(1)
         train(
             modules,
@@ -126,6 +158,11 @@ class FedOnce:
         assert me.encoder_spec is not None
         own = me.inputs[torch.cat([me.rows.aligned, me.rows.unaligned])]
         schema = me.encoder_spec.schema
+        if self.representation == "filters":
+            return
+        if self.epsilon is not None:
+            self.learn_privately(me)
+            return
         if self.representation == "pca":
             me.use(EncoderSpec("linear", me.encoder_spec.dim, schema))
             assert isinstance(me.encoder, LinearEncoder)
@@ -145,6 +182,75 @@ class FedOnce:
             resume=me.resumable("representation"),
         )
 
+    def shares(self, me: Party) -> Division:
+        """Every party's noise, from what all of them know: nobody need say how much it spends."""
+        aligned, labelled, batch = len(me.rows.aligned), len(me.rows.labelled), self.batch_size
+        host, *guests = me.parties
+        trainings = {host: Training(min(1.0, batch / labelled), math.ceil(self.host_epochs * labelled / batch))}
+        if self.representation in TRAINED_PRIVATELY:
+            steps = math.ceil(self.guest_epochs * aligned / batch)
+            trainings |= dict.fromkeys(guests, Training(min(1.0, batch / aligned), steps))
+        return _divided(self.division, tuple(trainings.items()), self.epsilon, self.delta)
+
+    def learn_privately(self, me: Guest) -> None:
+        """A guest of level L1: on its aligned rows, which are what the parties' budgets are divided for."""
+        assert me.encoder is not None
+        assert me.encoder_spec is not None
+        encoder, own, dim = me.encoder, me.inputs[me.rows.aligned], me.encoder_spec.dim
+        points = points_on_sphere(CODES if self.representation == "codebook" else len(own), dim, device=me.device)
+
+        def targets(batch: Tensor) -> Tensor:
+            if self.representation == "fixed":
+                return points[batch]
+            outputs = encoder(own[batch]).detach()
+            if self.representation == "codebook":
+                return points[(outputs @ points.T).argmax(dim=1)]
+            points[batch] = points[batch][assign(outputs, points[batch])]
+            return points[batch]
+
+        train_privately(
+            encoder,
+            lambda batch: own[batch],
+            targets,
+            rows=len(own),
+            loss=distance,
+            mechanism=self.shares(me).mechanisms[me.name],
+            clip=self.clip,
+            learning_rate=self.private_learning_rate,
+            resume=me.resumable("representation"),
+        )
+
+    def lead_privately(self, me: Host, head: Head, came: Mapping[str, Tensor], labels: Tensor) -> None:
+        """The host of level L1: a record is its own row, the guests' parts of it, and the label."""
+        shares = self.shares(me)
+        own = [] if me.encoder is None else [me.inputs[me.rows.labelled]]
+        train_privately(
+            Aggregation(me.encoder, head),
+            lambda batch: [part[batch] for part in (*own, *came.values())],
+            lambda batch: labels[batch],
+            rows=len(labels),
+            loss=me.task.losses,
+            mechanism=shares.mechanisms[me.name],
+            clip=self.clip,
+            learning_rate=self.private_learning_rate,
+            resume=me.resumable("host-model"),
+        )
+        if self.representation == "heuristic-nat":
+            me.conversation.statements.append(
+                "DP-SGD with the paper's batch assignment: its proof does not cover that a row's target depends on "
+                "other rows, so the guarantee is heuristic and no epsilon is stated."
+            )
+            return
+        me.conversation.privacy = shares.spent
+        tighter = pld_epsilon(shares.mechanisms.values(), self.delta)
+        me.conversation.statements.append(
+            f"The weights of all models together are differentially private, epsilon {shares.spent.epsilon:.3f} at "
+            f"delta {self.delta:g} by Rényi accounting ({self.division} division), {tighter:.3f} by privacy loss "
+            "distributions; neighbours differ in one person's whole record, there or not. "
+            "Not covered: the representations that the guests gave the host, "
+            "predictions, the scaling of columns, how many rows there are, and the choice of settings."
+        )
+
     def more_rounds(self) -> EndToEnd:
         return EndToEnd(
             epochs=self.more_epochs,
@@ -154,6 +260,31 @@ class FedOnce:
             weight_decay=self.host_weight_decay,
             augment="none",
         )
+
+
+@cache  # every party of a simulation asks
+def _divided(
+    division: Literal["moments", "simple"],
+    trainings: tuple[tuple[str, Training], ...],
+    epsilon: float | None,
+    delta: float,
+) -> Division:
+    assert epsilon is not None
+    return divide(division, dict(trainings), epsilon=epsilon, delta=delta)
+
+
+class Aggregation(nn.Module):
+    """The host's whole model, from its own row and the guests' parts: its branch first, then the head."""
+
+    def __init__(self, encoder: nn.Module | None, head: Head) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+
+    def forward(self, parts: Sequence[Tensor]) -> Tensor:
+        own = parts if self.encoder is None else [self.encoder(parts[0]), *parts[1:]]
+        outputs: Tensor = self.head(own)
+        return outputs
 
 
 def say_cost(me: Host, value: float, without: Mapping[str, float]) -> None:

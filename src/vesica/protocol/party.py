@@ -72,6 +72,7 @@ class Party:
     links: Mapping[str, Link]
     agreed: bytes = b""  # a digest of what all parties agreed on
     encoder: nn.Module | None = None  # left out: a fresh one
+    parties: tuple[str, ...] = ()  # everyone who takes part, the host first
 
     def __post_init__(self) -> None:
         self.milestones: dict[str, Milestone] = {}

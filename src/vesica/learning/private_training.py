@@ -1,0 +1,53 @@
+"""Training with differential privacy: DP-SGD on Poisson samples of a party's rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from vesica.learning.resume import Resume, Stateful, Straight
+from vesica.privacy import Mechanism, poisson_sample, private_gradient
+
+STEPS_A_POSITION = 100  # between two checkpoints; steps that a kill undoes were never released
+
+RowLoss = Callable[[Tensor, Tensor], Tensor]  # outputs and targets to (rows,)
+TargetsOf = Callable[[Tensor], Tensor]  # positions to targets, each of which depends on its own row alone
+
+
+def train_privately(
+    model: nn.Module,
+    inputs: Callable[[Tensor], Tensor | list[Tensor]],
+    targets: TargetsOf,
+    *,
+    rows: int,
+    loss: RowLoss,
+    mechanism: Mechanism,
+    clip: float,
+    learning_rate: float,
+    resume: Resume | None = None,
+) -> None:
+    """Train `model` with plain SGD, so that its weights cost what `mechanism` does.
+
+    `inputs` and `targets` map positions of rows to what the model takes and to what it should give. No validation row
+    stops the training and no average is kept: either would be one more look at the rows.
+    """
+    optimiser = torch.optim.SGD(model.parameters(), lr=learning_rate)
+    parts: dict[str, Stateful] = {"model": model, "optimiser": optimiser}
+    model.train()
+    for position in (resume or Straight()).steps(math.ceil(mechanism.steps / STEPS_A_POSITION), parts):
+        first = position * STEPS_A_POSITION
+        for _ in range(first, min(first + STEPS_A_POSITION, mechanism.steps)):
+            batch = poisson_sample(rows, mechanism.sampling)
+            private_gradient(
+                model,
+                inputs(batch),
+                targets(batch),
+                loss=loss,
+                clip=clip,
+                noise=mechanism.noise,
+                expected_rows=rows * mechanism.sampling,
+            )
+            optimiser.step()
