@@ -10,8 +10,8 @@ FINETUNE = {256: 400, 512: 480, 1024: 900, 2048: 1000}  # aligned rows: iteratio
 
 TRIED = [  # one field at a time, around the defaults
     OneShot(),
-    OneShot(learning_rate=0.003),
-    OneShot(learning_rate=0.03),
+    OneShot(learning_rate=0.01),
+    OneShot(learning_rate=0.1),
     OneShot(guest_steps=500),
     OneShot(guest_steps=2000),
     OneShot(guest_steps=2000, guest_patience=8),

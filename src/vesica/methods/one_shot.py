@@ -61,7 +61,7 @@ class OneShot:
     labelled_views: LabelledViews = "weak"
     temperature: float = 1.0
     ema: float = 0.999
-    learning_rate: float = 0.01
+    learning_rate: float = 0.03
     weight_decay: float = 5e-4
     host_epochs: int = 200
     host_patience: int = 20
