@@ -152,7 +152,8 @@ def watch(federation: Federation) -> Watched:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FewShot, "infer", watched_infer)
         patch.setattr(one_shot, "semi_supervised", watched_learn)
-        result = fit(FewShot(guest_steps=200, host_epochs=60, host_learning_rate=0.01, ema=0.99), federation)
+        method = FewShot(guest_steps=200, learning_rate=0.01, host_epochs=60, host_learning_rate=0.01, ema=0.99)
+        result = fit(method, federation)
     return Watched(result, chances, lessons)
 
 
