@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from vesica.learning.resume import Resume, Stateful, Straight
 from vesica.privacy import Mechanism, poisson_sample, private_gradient
+from vesica.privacy.dp_sgd import RowLoss
 
 STEPS_A_POSITION = 100  # between two checkpoints; steps that a kill undoes were never released
 
-RowLoss = Callable[[Tensor, Tensor], Tensor]  # outputs and targets to (rows,)
 TargetsOf = Callable[[Tensor], Tensor]  # positions to targets, each of which depends on its own row alone
 
 

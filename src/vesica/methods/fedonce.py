@@ -247,7 +247,8 @@ class FedOnce:
             f"The weights of all models together are differentially private, epsilon {shares.spent.epsilon:.3f} at "
             f"delta {self.delta:g} by Rényi accounting ({self.division} division), {tighter:.3f} by privacy loss "
             "distributions; neighbours differ in one person's whole record, there or not. "
-            "Not covered: the representations that the guests gave the host, "
+            "Not covered: the representations that the guests gave the host, what the agreement says (the classes, "
+            "which rows are labelled and which validate), "
             "predictions, the scaling of columns, how many rows there are, and the choice of settings."
         )
 
