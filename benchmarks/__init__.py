@@ -31,16 +31,18 @@ class Measurement:
         return {**asdict(self), "ratio": self.ratio, "met": self.met}
 
 
-def seconds_of(step: Callable[[], object]) -> float:
-    start = perf_counter()
+def seconds_of(step: Callable[[], object], *, clock: Callable[[], float] = perf_counter) -> float:
+    start = clock()
     step()
-    return perf_counter() - start
+    return clock() - start
 
 
-def time_in_turn(steps: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+def time_in_turn(
+    steps: Mapping[str, Callable[[], object]], repeats: int, *, clock: Callable[[], float] = perf_counter
+) -> dict[str, float]:
     """The median seconds of each step; in turn, so that a slow moment of the machine meets them all."""
     taken: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(repeats + 1):
         for name, step in steps.items():
-            taken[name].append(seconds_of(step))
+            taken[name].append(seconds_of(step, clock=clock))
     return {name: median(times[1:]) for name, times in taken.items()}  # the first one warms up

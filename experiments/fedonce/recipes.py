@@ -1,9 +1,185 @@
-"""FedOnce (Wu, Li and He, TBD 2022): guests that are late or absent, Appendix C."""
+"""FedOnce (Wu, Li and He, TBD 2022) without a budget: its figures and tables, and guests that are late or absent.
+
+The settings are those of the paper's Tables 2 and 5 (the head, d, f and k); the others are our defaults.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from vesica.experiment.recipes import Case, Recipe
-from vesica.methods import FedOnce
+from vesica.methods import FedOnce, Linear, LocalOnly, Method, Pooled, SplitNN
+
+BATCH = 128
+MORE_EPOCHS = 50
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a data set is run; every party is host in turn."""
+
+    rows: int  # aligned
+    dims: tuple[int, ...]  # d, by who is host
+    hidden: tuple[int, ...]  # of the host's head
+    frequency: int = 1
+    parties: int | None = None  # where the scenario has another number
+
+    @property
+    def hosts(self) -> range:
+        return range(1, len(self.dims) + 1)
+
+    def fedonce(self) -> FedOnce:
+        return FedOnce(batch_size=BATCH, hidden=self.hidden, frequency=self.frequency)
+
+    def solo(self) -> LocalOnly:
+        return LocalOnly(batch_size=BATCH, hidden=self.hidden)
+
+    def combine(self) -> Pooled:
+        return Pooled(batch_size=BATCH, hidden=self.hidden)
+
+    def split_nn(self) -> SplitNN:
+        return SplitNN(batch_size=BATCH, hidden=self.hidden)
+
+    def sent(self, host: int) -> int:
+        """The bytes of FedOnce's representations."""
+        return 4 * self.rows * self.dims[host - 1] * (len(self.dims) - 1)
+
+
+def images(rows: int) -> Setting:
+    return Setting(rows, dims=(16,) * 4, hidden=(128,), frequency=3)
+
+
+UJI = Setting(19_937, (3,) * 10, (30, 10), parties=10)
+GISETTE = Setting(4_800, (3,) * 10, (30, 30))
+CIFAR = images(50_000)
+SETTINGS = {
+    "mnist": images(60_000),
+    "fashion-mnist": images(60_000),
+    "phishing": Setting(8_844, (3,) * 10, (30,)),
+    "uji-position": UJI,
+    "uji-floor": UJI,
+    "kmnist": images(60_000),
+    "covtype": Setting(464_810, (3,) * 10, (30, 30)),
+    "gisette": GISETTE,
+    "superconduct": Setting(17_010, (3,) * 10, (30, 10)),
+    "nus-wide": Setting(161_789, (8,) * 5, (50,)),
+    "movielens-1m": Setting(800_167, (3, 48), (10,)),
+}
+TABLE7 = {"pixel-pairs": GISETTE} | {
+    name: SETTINGS[name] for name in ("phishing", "mnist", "fashion-mnist", "gisette", "kmnist")
+}
+
+
+def run(method: Method, data: str, setting: Setting, seed: int, *, host: int = 1) -> Case:
+    """With the paper's d, where there are representations that cross."""
+    dim = setting.dims[host - 1] if isinstance(method, FedOnce | SplitNN) else None
+    return Case(method, data, seed, dim=dim, host=host, parties=setting.parties)
+
+
+def fig5(seeds: int) -> Sequence[Case]:
+    """Each party as host: alone (Solo), pooled (Combine), linear, SplitNN, SplitNN with FedOnce's bytes, FedOnce."""
+    return [
+        case
+        for data, setting in SETTINGS.items()
+        for host in setting.hosts
+        for seed in range(seeds)
+        for case in fig5_of(data, setting, seed, host=host)
+    ]
+
+
+def fig5_of(data: str, setting: Setting, seed: int, *, host: int) -> list[Case]:
+    methods = (setting.solo(), setting.combine(), Linear(), setting.fedonce(), setting.split_nn())
+    cases = [run(method, data, setting, seed, host=host) for method in methods]
+    return [*cases, replace(cases[-1], stop_at_bytes=setting.sent(host))]
+
+
+def table4(seeds: int) -> Sequence[Case]:
+    """Seconds of FedOnce and of SplitNN, one after the other."""
+    return [
+        run(method, data, setting, seed)
+        for data, setting in SETTINGS.items()
+        for seed in range(seeds)
+        for method in (setting.split_nn(), setting.fedonce())
+    ]
+
+
+def fig6(seeds: int) -> Sequence[Case]:
+    """FedOnce that goes on end to end, and SplitNN: validation metric against bytes."""
+    return [case for data, setting in SETTINGS.items() for case in more_rounds(data, setting, seeds)]
+
+
+def fig11(seeds: int) -> Sequence[Case]:
+    """The same on CIFAR-10, a quadrant of 16 x 16 each."""
+    return more_rounds("cifar10-quadrants", CIFAR, seeds)
+
+
+def more_rounds(data: str, setting: Setting, seeds: int) -> list[Case]:
+    methods = (setting.split_nn(), replace(setting.fedonce(), more_epochs=MORE_EPOCHS))
+    return [run(method, data, setting, seed) for method in methods for seed in range(seeds)]
+
+
+def fig7(seeds: int) -> Sequence[Case]:
+    """How long representations are: d from 2 to 64."""
+    return [
+        replace(run(SETTINGS["mnist"].fedonce(), "mnist", SETTINGS["mnist"], seed, host=host), dim=dim)
+        for dim in (2, 4, 8, 16, 32, 64)
+        for host in SETTINGS["mnist"].hosts
+        for seed in range(seeds)
+    ]
+
+
+def fig8(seeds: int) -> Sequence[Case]:
+    """From 10 to 200 parties, on 5,000 columns."""
+    return [
+        replace(run(method, data, GISETTE, seed, host=host), parties=parties)
+        for data in ("pixel-pairs", "gisette")
+        for parties in (10, 20, 50, 100, 200)
+        for method in (GISETTE.solo(), GISETTE.split_nn(), GISETTE.fedonce())
+        for host in (1, 2, 3)
+        for seed in range(seeds)
+    ]
+
+
+def fig9(seeds: int) -> Sequence[Case]:
+    """Two parties, the host with a ratio alpha of the columns that matter most."""
+    return [
+        replace(run(method, data, setting, seed), parties=None, alpha=alpha)
+        for data, setting in {"phishing": SETTINGS["phishing"], "uji-position": UJI, "uji": UJI}.items()
+        for alpha in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+        for method in (setting.solo(), setting.combine(), setting.split_nn(), setting.fedonce())
+        for seed in range(seeds)
+    ]
+
+
+def table7(seeds: int) -> Sequence[Case]:
+    """Principal components, fitted and applied to rows prepared alike, with the d and the head of NAT."""
+    return [
+        run(method, data, setting, seed)
+        for data, setting in TABLE7.items()
+        for method in (setting.fedonce(), replace(setting.fedonce(), representation="pca"))
+        for seed in range(seeds)
+    ]
+
+
+def table8(seeds: int) -> Sequence[Case]:
+    """Noise on the representations: of a scale (no guarantee), then clipped and to a guarantee a released row."""
+    return [
+        run(method, data, SETTINGS[data], seed, host=host)
+        for data in ("mnist", "phishing", "nus-wide", "movielens-1m")
+        for method in noised(SETTINGS[data])
+        for host in SETTINGS[data].hosts
+        for seed in range(seeds)
+    ]
+
+
+def noised(setting: Setting) -> list[Method]:
+    plain = setting.fedonce()
+    return [
+        setting.solo(),
+        plain,
+        *(replace(plain, sigma_r=sigma) for sigma in (0.1, 0.5, 1.0, 1.5)),
+        *(replace(plain, representation_epsilon=epsilon) for epsilon in (2.0, 8.0, 32.0)),
+    ]
+
 
 A_DAY = 86_400.0
 GUESTS = ("guest-1", "guest-2", "guest-3")
@@ -25,4 +201,15 @@ def laggy(seeds: int) -> Sequence[Case]:
     ]
 
 
-RECIPES = {"laggy": Recipe("FedOnce on MNIST quadrants with absent guests", laggy, seeds=3)}
+RECIPES = {
+    "fig5": Recipe("FedOnce beside its references, each party as host", fig5),
+    "table4": Recipe("FedOnce and SplitNN: seconds", table4),
+    "fig6": Recipe("FedOnce that goes on end to end, beside SplitNN", fig6),
+    "fig7": Recipe("FedOnce on MNIST quadrants: how long representations are", fig7),
+    "fig8": Recipe("FedOnce with 10 to 200 parties", fig8),
+    "fig9": Recipe("FedOnce where one party has the columns that matter", fig9),
+    "fig11": Recipe("FedOnce that goes on end to end, on CIFAR-10 quadrants", fig11),
+    "table7": Recipe("FedOnce with NAT and with principal components", table7),
+    "table8": Recipe("FedOnce with noise on the representations", table8),
+    "laggy": Recipe("FedOnce on MNIST quadrants with absent guests", laggy, seeds=3),
+}

@@ -245,6 +245,8 @@ OPTIONS = {
     "data and a federation": Case(f"{RUN} --data credit", ("either --data", "or --federation")),
     "neither data nor a federation": Case("run split-nn", ("either --data", "or --federation")),
     "overlap with a federation": Case(f"{RUN} --overlap 5", ("--overlap goes with --data",)),
+    "parties with a federation": Case(f"{RUN} --parties 5", ("--parties goes with --data",)),
+    "a host that is no part": Case("run split-nn --data credit --host 3", ("host is 3 and 'credit' has 2 parts",)),
     "labels with a federation": Case(f"{RUN} --labels all", ("--labels goes with --data",)),
     "a negative overlap": Case("run split-nn --data credit --overlap -5", ("keep is -5",)),
     "no overlap asked": Case("run split-nn --data credit --overlap 0", ("keep is 0",)),
@@ -268,6 +270,13 @@ OPTIONS = {
     "messages kept nowhere": Case(f"{RUN} --keep-messages", ("--keep-messages", "--out")),
     "too few rounds": Case(f"{RUN} --max-rounds 1", ("round 2", "1 rounds", "nothing was sent")),
     "too few bytes": Case(f"{RUN} --max-bytes 1000", ("the budget is 1,000", "nothing was sent")),
+    "bytes to stop at for a method of one message": Case(
+        "run fedonce --data credit --stop-at-bytes 9000", ("fedonce", "does not train end to end", "more_epochs")
+    ),
+    "no bytes to stop at": Case(f"{RUN} --stop-at-bytes 0", ("--stop-at-bytes is 0", "above 0")),
+    "bytes to stop at before the first batch": Case(
+        f"{RUN} --stop-at-bytes 900", ("bank: not even one batch fits into --stop-at-bytes 900", "batch_size")
+    ),
     "a negative budget": Case(f"{RUN} --max-bytes -1", ("-1 bytes is negative",)),
     "nothing to learn alone": Case(
         "run local-only --federation federation.toml", ("bank: has labels only",), LABEL_ONLY

@@ -254,7 +254,7 @@ def test_a_recipe_gives_a_line_a_run_and_keeps_finished_ones(folder: Path, vesic
     first = vesica(*command, "lines.jsonl")
     assert first.code == 0
     lines = [json.loads(line) for line in (folder / "lines.jsonl").read_text().splitlines()]
-    assert [list(line) for line in lines] == [[*KEYS, "table", "device", "commit", "data_sha256"]] * 2
+    assert [list(line) for line in lines] == [[*KEYS, "curve", "table", "device", "commit", "data_sha256"]] * 2
     assert [line["seed"] for line in lines] == [0, 1]
     again = vesica(*command, "-")
     assert [json.loads(line) for line in again.out.splitlines()] == lines

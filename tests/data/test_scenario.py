@@ -12,7 +12,7 @@ import pytest
 from vesica.data import SCENARIOS, Federation, Overlap, Table, make_federation, split_rows
 from vesica.data.datasets import DATASETS, DataSet, load_dataset
 from vesica.data.federation import LABELS, SHARES
-from vesica.data.scenario import federate
+from vesica.data.scenario import Scenario, columns_of, federate
 from vesica.errors import InputError
 from vesica.models.build import IMAGE_ENCODERS
 
@@ -121,6 +121,74 @@ def test_share_draw_labelled_and_labels_reach_the_federation() -> None:
 def test_a_draw_that_contradicts_the_share_is_refused() -> None:
     with pytest.raises(InputError, match="go together"):
         make_federation("credit", share="everyone", draw=5)
+
+
+def test_another_party_is_host_and_the_others_keep_their_order() -> None:
+    usual, other = make_federation("credit"), make_federation("credit", host=2)
+    assert [list(party.table.columns) for party in other.parties] == [FIRST_TEN, LAST_THIRTEEN]
+    assert [party.name for party in other.parties] == ["host", "guest-1"]
+    assert (usual.cut, make_federation("credit", host=1).cut, other.cut) == ({}, {}, {"host": 2})
+    assert split_rows(other).test_ids.tolist() == split_rows(usual).test_ids.tolist()
+    third = make_federation("credit", parties=5, host=3)
+    columns = [list(party.table.columns) for party in third.parties]
+    assert columns == [FIRST_TEN[9:] + LAST_THIRTEEN[:3]] + [
+        part for number, part in enumerate(columns_in_five()) if number != 2
+    ]
+    assert third.cut == {"host": 3, "parties": 5}
+
+
+def columns_in_five() -> list[list[str]]:
+    return [list(party.table.columns) for party in make_federation("credit", parties=5).parties]
+
+
+def two_columns_that_matter() -> DataSet:
+    random = np.random.default_rng(0)
+    columns = random.normal(size=(12, 300))
+    label = (columns[3] + columns[7] > 0).astype(int)
+    test = np.arange(300) >= 200
+    columns[5] = np.where(test, 9.0 * label, columns[5])  # matters in the test rows, which must not tell
+    view = Table(np.arange(300).astype(str), {f"c{i}": column for i, column in enumerate(columns)})
+    return DataSet("made-up", "classification", "accuracy", {"view": view}, label, test, "0" * 64)
+
+
+@pytest.mark.parametrize(("alpha", "matter"), [(0.0, set()), (1.0, {"c3", "c7"})])
+def test_alpha_is_the_hosts_part_of_the_columns_that_matter_outside_the_test_rows(
+    monkeypatch: pytest.MonkeyPatch, alpha: float, matter: set[str]
+) -> None:
+    scenario = Scenario("credit", columns_of(2), "made up", dominant=2)
+    monkeypatch.setitem(SCENARIOS, "biased", scenario)
+    monkeypatch.setattr("vesica.data.scenario.load_dataset", lambda name, data_dir: two_columns_that_matter())
+    made = make_federation("biased", alpha=alpha)
+    assert set(made.host.table.columns) & {"c3", "c7"} == matter
+    assert [len(party.table.columns) for party in made.parties] == [6, 6]
+    assert made.cut == {"alpha": alpha}
+
+
+def test_an_encoder_of_ones_own_choice_reaches_the_parties(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vesica.data.scenario.load_dataset", lambda name, data_dir: made_up(28, 1))
+    assert {party.encoder for party in make_federation("mnist", encoder="cnn1").parties} == {"cnn1"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"name": "mnist", "host": 5}, "host is 5 and 'mnist' has 4 parts: give 1 to 4"),
+        ({"name": "mnist", "host": 0}, "host is 0"),
+        ({"name": "fashion-mnist-guests", "host": 2}, "has labels only and no part of the columns: leave host out"),
+        ({"name": "mnist", "parties": 2}, "'mnist' is no single table that could be cut by its columns"),
+        ({"name": "mnist", "alpha": 0.5}, "'mnist' is no single table"),
+        ({"name": "mnist", "parties": 2, "alpha": 0.5}, "alpha cuts 'mnist' into two parties: leave parties out"),
+    ],
+)
+def test_an_impossible_part_is_refused(monkeypatch: pytest.MonkeyPatch, asked: dict, sentence: str) -> None:
+    monkeypatch.setattr("vesica.data.scenario.load_dataset", lambda name, data_dir: made_up(28, 1))
+    with pytest.raises(InputError, match=sentence):
+        make_federation(**asked)
+
+
+def test_a_table_without_known_dominant_columns_takes_no_alpha() -> None:
+    with pytest.raises(InputError, match="no columns of 'credit' are known to be the dominant ones"):
+        make_federation("credit", alpha=0.5)
 
 
 def test_an_unknown_scenario_is_refused_with_the_nearest() -> None:

@@ -255,3 +255,108 @@ def test_a_late_message_names_who_and_what_is_late() -> None:
     late = {"bank": lambda engine: engine.collect("bank", "shop", 1, "representations", within=1.0)}
     with pytest.raises(LateError, match=r"^bank: 'shop' did not send 'representations' in time$"):
         run({**late, "shop": lambda engine: None, "clinic": lambda engine: None})
+
+
+def meets(party: str, together):
+    """Comes with the party's name as its work, and draws before and after."""
+
+    def program(engine):
+        drawn = torch.rand(1).item()
+        engine.meet(party, party, together)
+        return drawn, torch.rand(1).item()
+
+    return program
+
+
+def test_who_meets_waits_for_all_who_can_come_and_one_does_the_work_of_all() -> None:
+    done: list[tuple[str, list[str]]] = []
+
+    def together(works) -> None:
+        done.append((threading.current_thread().name, list(works)))
+
+    def bank(engine) -> None:
+        engine.collect("bank", "clinic", 1, "question")
+        engine.deliver("bank", "clinic", 1, frame())
+        engine.collect("bank", "clinic", 2, "values")  # the shop, who waits already, is next in order
+
+    def clinic(engine) -> None:
+        engine.deliver("clinic", "bank", 1, frame())
+        engine.collect("clinic", "bank", 1, "answer")
+        engine.meet("clinic", "clinic", together)
+        assert len(done) == 1
+        engine.deliver("clinic", "bank", 2, frame())
+
+    run({"bank": bank, "shop": meets("shop", together), "clinic": clinic})
+    assert done == [("shop", ["shop", "clinic"])]
+
+
+def test_nobodys_random_numbers_are_moved_by_the_work_of_all() -> None:
+    seeds = {"bank": 0, "shop": 1, "clinic": 2}
+
+    def draw(works) -> None:
+        torch.rand(7)
+
+    found = run({party: meets(party, draw) for party in PARTIES}, seeds=seeds)
+    for party, seed in seeds.items():
+        torch.manual_seed(seed)
+        assert found[party] == (torch.rand(1).item(), torch.rand(1).item())
+
+
+def test_different_work_is_done_apart() -> None:
+    done: list[list[str]] = []
+
+    def one(works) -> None:
+        done.append(["one", *works])
+
+    def other(works) -> None:
+        done.append(["other", *works])
+
+    run({"bank": meets("bank", one), "shop": meets("shop", other), "clinic": meets("clinic", one)})
+    assert done == [["one", "bank", "clinic"], ["other", "shop"]]
+
+
+def test_parties_may_meet_again() -> None:
+    done: list[list[str]] = []
+
+    def note(works) -> None:
+        done.append(list(works))
+
+    def twice(party: str):
+        return lambda engine: [engine.meet(party, f"{party} {time}", note) for time in (1, 2)]
+
+    run({party: twice(party) for party in PARTIES})
+    assert done == [[f"{party} {time}" for party in PARTIES] for time in (1, 2)]
+
+
+@pytest.mark.parametrize(("within", "then"), [(6.0, 5.0), (4.0, None)])
+def test_a_meeting_comes_before_any_deadline_and_takes_everyones_time(within: float, then: float | None) -> None:
+    clock = HandClock()
+
+    def work(works) -> None:
+        clock.work(5.0)
+
+    def guest(party: str):
+        def program(engine) -> None:
+            engine.meet(party, party, work)
+            engine.deliver(party, "bank", 1, frame())
+
+        return program
+
+    def bank(engine) -> float | None:
+        try:
+            engine.collect("bank", "clinic", 1, "values", within=within)
+        except LateError:
+            return None
+        return engine.now("bank")
+
+    assert run({"bank": bank, "shop": guest("shop"), "clinic": guest("clinic")}, clock=clock)["bank"] == then
+
+
+def test_a_failure_of_the_common_work_ends_the_run_and_releases_those_who_wait_for_it() -> None:
+    def broken(works) -> None:
+        raise ZeroDivisionError("by zero")
+
+    programs = {"bank": wait_for("bank", "shop"), "shop": meets("shop", broken), "clinic": meets("clinic", broken)}
+    with pytest.raises(PartyError, match="shop: failed with ZeroDivisionError: by zero"):
+        run(programs)
+    assert not {thread.name for thread in threading.enumerate()} & set(PARTIES)

@@ -32,7 +32,14 @@ METHODS = {
     "few-shot-private": FewShot(**SHOTS | {"batch_size": 32}, finetune_iterations=2, label_epsilon=1.0),
     "fedonce-absent": FedOnce(guest_epochs=3, host_epochs=2, batch_size=16, party_dropout=0.3),
 }
-LATE = {"fedonce-absent": {"wait": 3600.0, "absent": ("shop1",)}}
+METHODS["split-nn-stopped"] = METHODS["split-nn"]
+METHODS["fedonce-stopped"] = FedOnce(guest_epochs=2, host_epochs=2, batch_size=16, more_epochs=3)
+OPTIONS = {
+    "fedonce-absent": {"wait": 3600.0, "absent": ("shop1",)},
+    # An epoch, scored; another, for whose scoring there is no room; a batch of the third.
+    "split-nn-stopped": {"stop_at_bytes": 52_600},
+    "fedonce-stopped": {"stop_at_bytes": 25_000},
+}
 
 
 def every_third_moved(labels: torch.Tensor, classes: int, *, epsilon: float) -> torch.Tensor:
@@ -117,15 +124,15 @@ def outcome(folder: Path) -> dict[str, str]:
 
 
 def main(root: Path, what: str, guests: int, name: str = "split-nn") -> None:
-    method, late = METHODS[name], LATE.get(name, {})
+    method, options = METHODS[name], OPTIONS.get(name, {})
     one_shot.randomise = every_third_moved
     semi_supervised.LOOK_EVERY = 10  # so that even a short training has two checkpoints
     federation = small_federation(guests=guests, rows=60)
 
     def run(out: Path) -> Callable[[], None]:
-        return lambda: fit(method, federation, out=out, **late) and None
+        return lambda: fit(method, federation, out=out, **options) and None
 
-    fit(method, federation, **late)  # what torch imports on first use is imported once, here
+    fit(method, federation, **options)  # what torch imports on first use is imported once, here
     assert in_a_process(run(root / "whole")) == 0
     expected = outcome(root / "whole")
     for moment in range(1, 10_000):

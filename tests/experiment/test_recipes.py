@@ -33,6 +33,8 @@ def test_cases_that_differ_in_anything_have_folders_of_their_own() -> None:
         Case(SHORT, "credit", overlap=50, dim=8),
         Case(SHORT, "credit", overlap=50, wait=5.0),
         Case(SHORT, "credit", overlap=50, wait=5.0, absent=("guest-1",)),
+        Case(SHORT, "credit", overlap=50, host=2),
+        Case(SHORT, "credit", overlap=50, parties=4),
     ]
     assert len({case.folder for case in cases}) == len(cases)
 
@@ -86,6 +88,35 @@ def test_only_the_cases_whose_title_has_the_text_are_run() -> None:
     assert [(run.line["rows"]["aligned"], run.line["seed"]) for run in done] == [(60, 1)]
     with pytest.raises(InputError, match=r"no case has '70 aligned' .* such as 'split-nn on credit, 50 aligned"):
         list(reproduce(cases, "table", only="70 aligned"))
+
+
+def test_data_whose_files_are_not_there_are_left_out_unless_there_is_nothing_else(tmp_path: Path) -> None:
+    missing, here = Case(SHORT, "kmnist", overlap=50), Case(SHORT, "credit", overlap=50)
+    left_out: list[str] = []
+    done = reproduce(recipe(missing, here, missing), "table", data_dir=tmp_path, left_out=left_out.append)
+    assert [run.line["data"] for run in done] == ["credit"]
+    assert left_out == ["kmnist"]
+    with pytest.raises(InputError, match="kmnist: cannot find train-images"):
+        list(reproduce(recipe(missing), "table", data_dir=tmp_path))
+
+
+def test_a_computed_recipe_gives_a_line_a_row_and_has_no_cases(capsys: pytest.CaptureFixture[str]) -> None:
+    computed = Recipe("a test", compute=lambda: [{"k": 1, "epsilon": 2.5}, {"k": 2, "epsilon": None}])
+    done = list(reproduce(computed, "fig1"))
+    assert [run.line["figures"] for run in done] == [{"k": 1, "epsilon": 2.5}, {"k": 2, "epsilon": None}]
+    assert {run.line["table"] for run in done} == {"fig1"}
+    assert computed.cases(3) == ()
+    for asked in ({"seeds": 2}, {"only": "k"}):
+        with pytest.raises(InputError, match="'fig1' is computed and has no cases: leave --seeds and --only out"):
+            list(reproduce(computed, "fig1", **asked))  # type: ignore[arg-type]
+
+
+def test_recipes_of_a_paper_may_be_in_several_files(tmp_path: Path) -> None:
+    (tmp_path / "paper").mkdir()
+    head = "from vesica.experiment.recipes import Recipe\n"
+    for file, table in (("recipes.py", "one"), ("more_recipes.py", "two")):
+        (tmp_path / "paper" / file).write_text(f"{head}RECIPES = {{'{table}': Recipe('{table}')}}\n")
+    assert [find_recipe("paper", table, experiments=tmp_path).about for table in ("one", "two")] == ["one", "two"]
 
 
 def test_the_runner_writes_a_line_a_run_once_however_often_it_goes_on(
@@ -145,6 +176,14 @@ def test_a_line_says_where_it_came_from() -> None:
 def test_an_unknown_recipe_is_refused_with_the_nearest(paper: str, table: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         find_recipe(paper, table)
+
+
+def test_a_case_sets_who_is_host_and_the_line_says_so() -> None:
+    (done,) = reproduce(recipe(Case(SHORT, "credit", overlap=50, host=2, parties=3)), "fig5")
+    assert done.line["config"]["cut"] == {"host": 2, "parties": 3}
+    assert done.line["parties"] == ["host", "guest-1", "guest-2"]
+    (usual,) = reproduce(recipe(Case(SHORT, "credit", overlap=50, host=1)), "fig5")
+    assert "cut" not in usual.line["config"]
 
 
 def test_a_case_sets_how_long_representations_are_and_who_is_absent() -> None:

@@ -38,6 +38,10 @@ def sweep(folder: Path, what: str, guests: int, method: str) -> list[dict[str, o
         ("fedonce-absent", "after-message", 2, 14),
         ("fedonce-absent", "before-checkpoint", 2, 6),
         ("fedonce-absent", "after-checkpoint", 2, 6),
+        ("split-nn-stopped", "after-message", 2, 60),
+        ("split-nn-stopped", "before-checkpoint", 2, 6),
+        ("split-nn-stopped", "after-checkpoint", 2, 6),
+        ("fedonce-stopped", "after-checkpoint", 1, 6),
     ],
 )
 def test_a_killed_run_goes_on_and_ends_bit_identical(

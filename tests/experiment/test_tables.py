@@ -93,6 +93,88 @@ def test_rows_that_would_look_the_same_are_told_by_the_settings_in_which_they_di
     assert [row["settings"] for row in rows([line(), line(**other), line(seed=1)])] == ["mu=7", "mu=1"]
 
 
+def test_rows_of_several_hosts_parties_and_biases_are_apart_and_show_which() -> None:
+    cuts: list[dict[str, Any]] = [{}, {"host": 2}, {"parties": 50}, {"alpha": 0.2}]
+    lines = [line(config={"method": {}, "cut": cut}, config_hash=str(number)) for number, cut in enumerate(cuts)]
+    assert [(row["host"], row["parties"], row["alpha"]) for row in rows(lines)] == [
+        ("1", "–", "–"),
+        ("2", "–", "–"),
+        ("1", "50", "–"),
+        ("1", "–", "0.2"),
+    ]
+    assert not {"host", "parties", "alpha", "epsilon", "predicted without"} & set(rows(lines[:1])[0])
+
+
+def test_rows_that_spent_more_or_predicted_without_guests_are_apart_and_show_it() -> None:
+    lines = [line(epsilon=None), line(epsilon=2.004, config_hash="1"), line(without=["b", "c"]), line(without=[])]
+    assert [(row["epsilon"], row["predicted without"], row["seeds"]) for row in rows(lines)] == [
+        ("–", "–", "2"),
+        ("2.00", "–", "1"),
+        ("–", "b, c", "1"),
+    ]
+
+
+def test_rows_that_differ_in_their_encoders_alone_say_so() -> None:
+    lines = [
+        line(config={"method": {}, "encoders": {"host": None, "a": ["cnn", dim]}}, config_hash=str(dim))
+        for dim in (8, 16)
+    ]
+    assert [row["settings"] for row in rows(lines)] == ["dim=8", "dim=16"]
+
+
+def test_a_published_figure_stands_where_all_that_it_asks_for_is_so(tmp_path: Path) -> None:
+    lines = [
+        line(
+            table="table6",
+            epsilon=epsilon,
+            config={"method": {"epsilon": epsilon, "division": division}, "cut": {"host": host}},
+            config_hash=f"{epsilon} {division} {host}",
+        )
+        for epsilon, division, host in (
+            (2.0, "moments", 1),
+            (2.0, "simple", 1),
+            (4.0, "moments", 1),
+            (2.0, "moments", 2),
+        )
+    ]
+    head = "table,method,data,aligned,host,epsilon,division,metric,value,source\n"
+    figures = (
+        "table6,one-shot,cifar10,,1,2.0,moments,accuracy,0.8213,paper\n"
+        "table6,one-shot,cifar10,,1,2.0,simple,accuracy,0.4529,paper\n"
+        "table6,one-shot,cifar10,1024,2,,,accuracy,0.8257,paper\n"
+        "table7,one-shot,cifar10,,,,,accuracy,0.9805,another table\n"
+    )
+    path = document(tmp_path, lines, "")
+    (tmp_path / "published.csv").write_text(head + figures)
+    assert [row["published accuracy"] for row in cells(refresh(path))] == ["0.8213", "0.4529", "–", "0.8257"]
+    (tmp_path / "published.csv").write_text(head + figures.replace("table7", "table6"))
+    with pytest.raises(InputError, match="two published figures are for one-shot on cifar10"):
+        refresh(path)
+
+
+def test_computed_figures_have_their_own_heads_and_four_digits(tmp_path: Path) -> None:
+    figures = [
+        {"k": 1000, "epsilon": 130.976, "less": 0.88901, "published": None},
+        {"k": 1, "epsilon": 2.2283, "less": 0.0},
+    ]
+    lines = [{"table": "fig10", "figures": one} for one in figures]
+    heads, body = summarise(lines)
+    assert heads == ["k", "epsilon", "less", "published"]
+    assert body == [["1,000", "131.0", "0.889", "–"], ["1", "2.228", "0.000", "–"]]
+
+
+def test_a_block_of_bytes_to_reach_is_filled(tmp_path: Path) -> None:
+    config = {"method": {}, "overlap": {}, "encoders": {}}
+    lines = [
+        line(method, title=method, curve=curve, config=config)
+        for method, curve in (("fedonce", [[2e6, 0.5]]), ("split-nn", [[1e6, 0.4], [34e6, 0.6]]))
+    ]
+    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    (tmp_path / "README.md").write_text("<!-- bytes to reach: lines.jsonl -->\nold\n<!-- end of table -->\n")
+    (row,) = cells(refresh(tmp_path / "README.md"))
+    assert (row["data"], row["fedonce, MB"], row["split-nn to be as good"]) == ("cifar10", "2.000", "17.0 times")
+
+
 def test_a_reference_that_sends_nothing_has_empty_costs() -> None:
     costs = {"rounds": None, "messages": None, "bytes": {"wire": None}, "wire": None}
     (row,) = rows([line("pooled-tree", **costs)])

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vesica.learning import unsupervised
+from vesica.learning import lesson
+from vesica.learning.lesson import Targets
 from vesica.learning.resume import Stateful
-from vesica.learning.unsupervised import Targets, noise_as_targets, principal_components
+from vesica.learning.unsupervised import noise_as_targets, principal_components
 from vesica.models import CNN0, MLP, LinearEncoder
 from vesica.schema import ImageSchema, TableSchema
 
@@ -60,8 +61,8 @@ def test_only_every_third_epoch_hands_points_on_and_none_is_lost() -> None:
 def test_an_assignment_counts_at_once_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loss of the step that assigns already has the new targets."""
     used: list[Tensor] = []
-    distance = unsupervised.distance
-    monkeypatch.setattr(unsupervised, "distance", lambda out, to: used.append(to.clone()) or distance(out, to))
+    distance = lesson.distance
+    monkeypatch.setattr(lesson, "distance", lambda out, to: used.append(to.clone()) or distance(out, to))
     torch.manual_seed(0)
     watch = learn(MLP(3, (16,), 2), torch.randn(16, 3), epochs=1, frequency=1)
     assert in_order(used[0]) == in_order(watch.points[0])

@@ -66,7 +66,9 @@ def test_more_rounds_go_on_from_the_one_message() -> None:
     assert milestone.ledger.payload == once.ledger.payload < more.ledger.payload
     kinds = {entry.kind for entry in more.ledger.messages}
     assert kinds == {"representations", "gradients", "verdict"}
-    assert len(more.curve) == 2
+    assert [point["bytes"] for point in milestone.curve] == [milestone.ledger.wire]
+    assert more.curve[:1] == milestone.curve == once.curve
+    assert len(more.curve) == 3
 
 
 def test_equal_seeds_give_equal_results_and_a_resumed_run_too(tmp_path) -> None:

@@ -119,7 +119,7 @@ def test_a_name_means_its_network() -> None:
         "wrn": WideResNet,
         "resnet18": ResNet18,
     }
-    assert set(ENCODERS) == {*expected, "raw"}
+    assert set(ENCODERS) == {*expected, "filters", "raw"}
     assert all(type(build_encoder(name, schema)) is expected[name] for name, schema in ONE_OF_EACH)
 
 
@@ -141,7 +141,7 @@ def test_a_residual_network_gets_a_linear_layer_only_for_another_dim(name: str, 
         ("mlp", MIXED, "numeric columns only and this table has 3 categorical: use 'tabular'"),
         ("linear", TableSchema(0), "needs at least one column and this table has none"),
         ("resnet", IMAGES[0], "there is no encoder 'resnet'; did you mean 'resnet18'?"),
-        ("", NUMERIC, "there is no encoder ''; there are: cnn, cnn1, linear, mlp, resnet18, tabular, wrn"),
+        ("", NUMERIC, "there is no encoder ''; there are: cnn, cnn1, filters, linear, mlp, resnet18, tabular, wrn"),
     ],
 )
 def test_a_wrong_choice_is_refused_with_what_to_do(name: str, schema: Schema, sentence: str) -> None:

@@ -96,6 +96,13 @@ def test_a_guest_cannot_make_the_host_allocate_what_it_likes(dim: int) -> None:
         )
 
 
+def test_public_numbers_do_not_follow_from_where_a_run_stops() -> None:
+    limited, free = (proposal(replace(TERMS, config={**TERMS.config, **more})) for more in ({"stop_at_bytes": 9}, {}))
+    assert limited.digest != free.digest
+    assert limited.draws == free.draws == free.digest
+    assert proposal(replace(TERMS, config={"epochs": 4})).draws != free.draws
+
+
 def test_which_rows_are_labelled_is_part_of_what_is_agreed() -> None:
     assert proposal(labelled=(0, 1)).digest != proposal(labelled=(0, 2)).digest
     assert proposal(validation=(0,)).digest != proposal(validation=(1,)).digest

@@ -51,6 +51,8 @@ def run(
     draw: Annotated[int | None, typer.Option(help="with --share draw: unaligned rows a party")] = None,
     labelled: Annotated[int | None, typer.Option(help="with --data: so many aligned rows are labelled")] = None,
     labels: Annotated[str | None, typer.Option(help="with --data: the host's labels, aligned or all")] = None,
+    host: Annotated[int | None, typer.Option(help="with --data: which part, from 1 on, the host has")] = None,
+    parties: Annotated[int | None, typer.Option(help="with --data: the columns in so many parts")] = None,
     seed: int = 0,
     set: Annotated[list[str] | None, typer.Option(help="field=value, a hyper-parameter of the method")] = None,
     wire: Annotated[str, typer.Option(help="float32, float16, bfloat16 or int8")] = "float32",
@@ -58,6 +60,9 @@ def run(
     device: Device = "cpu",
     max_rounds: Annotated[int | None, typer.Option(help="refuse what would take more rounds")] = None,
     max_bytes: Annotated[int | None, typer.Option(help="refuse what would take more bytes")] = None,
+    stop_at_bytes: Annotated[
+        int | None, typer.Option(help="end end-to-end training where one more batch would take more bytes")
+    ] = None,
     wait: Annotated[
         float | None, typer.Option(help="seconds after which a guest is left out [default: wait for ever]")
     ] = None,
@@ -88,14 +93,22 @@ def run(
     if (data is None) == (federation is None):
         raise InputError("give either --data NAME (see `vesica datasets`) or --federation FILE.toml")
     if federation is not None:
-        with_data = {"overlap": overlap, "share": share, "draw": draw, "labelled": labelled, "labels": labels}
+        with_data = {
+            "overlap": overlap,
+            "share": share,
+            "draw": draw,
+            "labelled": labelled,
+            "labels": labels,
+            "host": host,
+            "parties": parties,
+        }
         for option, value in with_data.items():
             if value is not None:
                 raise InputError(f"--{option} goes with --data: in {federation}, set it under its own section")
-        parties = Federation.from_toml(federation)
+        members = Federation.from_toml(federation)
     else:
         assert data is not None
-        parties = make_federation(
+        members = make_federation(
             data,
             data_folder(data_dir),
             overlap=overlap,
@@ -104,11 +117,13 @@ def run(
             labelled=labelled,
             labels=labels,
             seed=seed,
+            host=host,
+            parties=parties,
         )
     with watch() as progress:
         result = fit(
             chosen,
-            parties,
+            members,
             seed=seed,
             budget=Budget(max_rounds, max_bytes),
             wire=wire,  # type: ignore[arg-type]
@@ -119,6 +134,7 @@ def run(
             progress=progress,
             wait=wait,
             absent=absent or [],
+            stop_at_bytes=stop_at_bytes,
         )
     deliver([result.to_json()], json_file, one=True)
     if report is not None:
@@ -165,12 +181,15 @@ def reproduce(
 ) -> None:
     """Run a recipe: a table or a figure of a paper."""
     from vesica.cli.display import announce, print_results, watch
+    from vesica.errors import InputError
     from vesica.experiment.recipes import find_recipe
     from vesica.experiment.recipes import reproduce as run_recipe
     from vesica.report import ReportedRun, write_report
 
     refuse_unwritable(json_file, report=report)
     recipe = find_recipe(paper, table)
+    if report is not None and recipe.compute is not None:
+        raise InputError(f"'{table}' is computed and has no runs to report on: leave --report out")
     lines, reported = [], []
     with watch() as progress:
         for done in run_recipe(
@@ -183,6 +202,7 @@ def reproduce(
             out=out,
             progress=progress,
             begin=lambda case: announce(case.title),
+            left_out=lambda data: announce(f"{data} is left out: its files are not there"),
         ):
             lines.append(done.line)
             reported.append(ReportedRun(done.line, done.ledger, done.curve))

@@ -102,6 +102,7 @@ class Federation:
     labelled: int | None = None
     name: str = "federation"
     sha256: str | None = None  # of a public data set's files
+    cut: Mapping[str, Any] = field(default_factory=dict)  # where a public data set is not cut in its usual way
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from vesica.data import cuts
 from vesica.data.datasets import load_dataset
 from vesica.data.datasets.dataset import DataSet
 from vesica.data.federation import Federation, Overlap, PartyData, TestRows
-from vesica.data.table import Table
+from vesica.data.rows import split_rows
+from vesica.data.table import Array, Table
 from vesica.errors import InputError, nearest
 
 Cut = Callable[[DataSet], list[Table]]
+RANKED_BY = 2_000  # rows that columns are ranked on
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class Scenario:
     share: str = "disjoint"
     labels: str = "aligned"
     encoder: str | None = None
+    dominant: int | None = None  # columns that count as the ones that matter, where its paper biases the cut
 
 
 def the_view(data: DataSet) -> Table:
@@ -85,11 +91,20 @@ SCENARIOS: dict[str, Scenario] = {
         label_only_host=True,
         encoder="wrn",
     ),
-    "phishing": Scenario("phishing", columns_of(10), "web sites; ten parties, 6 or 7 columns each (FedOnce)"),
-    "uji": Scenario("uji", columns_of(10), "Wi-Fi fingerprints, time stamp; ten parties (FedOnce)"),
-    "uji-floor": Scenario("uji-floor", columns_of(4), "Wi-Fi fingerprints, building and floor; four parties"),
+    "cifar10-quadrants": Scenario("cifar10", four_quarters, "photographs; four parties, a quadrant each (FedOnce)"),
+    "phishing": Scenario(
+        "phishing", columns_of(10), "web sites; ten parties, 6 or 7 columns each (FedOnce)", dominant=30
+    ),
+    "uji": Scenario("uji", columns_of(10), "Wi-Fi fingerprints, time stamp; ten parties (FedOnce)", dominant=100),
+    "uji-floor": Scenario(
+        "uji-floor", columns_of(4), "Wi-Fi fingerprints, building and floor; four parties", dominant=100
+    ),
+    "uji-position": Scenario(
+        "uji-position", columns_of(10), "Wi-Fi fingerprints, metres to the east; ten parties", dominant=100
+    ),
     "covtype": Scenario("covtype", columns_of(10), "forest cover; ten parties, 5 or 6 columns each (FedOnce)"),
     "gisette": Scenario("gisette", columns_of(10), "4 against 9; ten parties, 500 columns each (FedOnce)"),
+    "pixel-pairs": Scenario("pixel-pairs", columns_of(10), "4 against 9, built as gisette was; ten parties"),
     "superconduct": Scenario("superconduct", columns_of(10), "critical temperature; ten parties (FedOnce)"),
     "nus-wide": Scenario("nus-wide", each_view, "web photographs, sky or not; five views (FedOnce)"),
     "nus-wide-tags": Scenario(
@@ -127,18 +142,28 @@ def make_federation(
     labels: str | None = None,
     seed: int = 0,
     dim: int | None = None,
+    encoder: str | None = None,
+    host: int | None = None,
+    parties: int | None = None,
+    alpha: float | None = None,
 ) -> Federation:
-    """A scenario as a federation. The test rows are always the same; `seed` draws the others."""
+    """A scenario as a federation. The test rows are always the same; `seed` draws the others.
+
+    `host` is which of the parts, from 1 on, the labelled party has; `parties` cuts the columns into so many parts;
+    `alpha` cuts them in two, the host with this ratio of the columns that matter most. `encoder` is that of images.
+    """
     if name not in SCENARIOS:
         raise InputError(f"there is no data set '{name}'{nearest(name, SCENARIOS)}")
     scenario = SCENARIOS[name]
     data = load_dataset(scenario.data, data_dir)
-    tables = scenario.cut(data)
+    tables = host_first(name, cut_as_asked(name, data, parties=parties, alpha=alpha, seed=seed), host)
+    asked = {"host": None if host == 1 else host, "parties": parties, "alpha": alpha}
     return federate(
         data,
         tables if not scenario.label_only_host else [Table(tables[0].ids), *tables],
         name=name,
-        encoder=scenario.encoder,
+        cut={part: value for part, value in asked.items() if value is not None},
+        encoder=encoder or scenario.encoder,
         labels=labels or scenario.labels,
         overlap=Overlap(overlap, share or ("draw" if draw is not None else scenario.share), draw, seed),
         labelled=labelled,
@@ -146,11 +171,52 @@ def make_federation(
     )
 
 
+def cut_as_asked(
+    name: str, data: DataSet, *, parties: int | None = None, alpha: float | None = None, seed: int = 0
+) -> list[Table]:
+    """The parts of a data set: as the scenario has them, or its columns in so many parts, or in two that differ."""
+    scenario = SCENARIOS[name]
+    if parties is None and alpha is None:
+        return scenario.cut(data)
+    if parties is not None and alpha is not None:
+        raise InputError(f"alpha cuts '{name}' into two parties: leave parties out")
+    if len(data.views) > 1 or the_view(data).image is not None:
+        raise InputError(f"'{name}' is no single table that could be cut by its columns: leave parties and alpha out")
+    if parties is not None:
+        return columns_of(parties)(data)
+    if scenario.dominant is None:
+        raise InputError(f"no columns of '{name}' are known to be the dominant ones: leave alpha out")
+    assert alpha is not None
+    return cuts.by_importance(
+        the_view(data), importance_outside_test(data), dominant=scenario.dominant, alpha=alpha, seed=seed
+    )
+
+
+def importance_outside_test(data: DataSet) -> Array:
+    """How much each column matters, as rows tell that are not for testing."""
+    view = the_view(data)
+    hidden = split_rows(federate(data, cuts.contiguous(view, 2))).test_ids
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(~np.isin(view.ids, hidden.astype(str))))[:RANKED_BY]
+    return cuts.importance_of(view, data.label, rows, regression=data.task == "regression")
+
+
+def host_first(name: str, tables: list[Table], host: int | None) -> list[Table]:
+    """The labelled party's part before the others'."""
+    if host is None or host == 1:
+        return tables
+    if SCENARIOS[name].label_only_host:
+        raise InputError(f"the host of '{name}' has labels only and no part of the columns: leave host out")
+    if not 1 <= host <= len(tables):
+        raise InputError(f"host is {host} and '{name}' has {len(tables)} parts: give 1 to {len(tables)}")
+    return [tables[host - 1], *tables[: host - 1], *tables[host:]]
+
+
 def federate(
     data: DataSet,
     tables: list[Table],
     *,
     name: str | None = None,
+    cut: Mapping[str, Any] | None = None,
     encoder: str | None = None,
     labels: str = "aligned",
     overlap: Overlap = Overlap(),
@@ -176,4 +242,5 @@ def federate(
         labelled=labelled,
         name=name or data.name,
         sha256=data.sha256,
+        cut=cut or {},
     )

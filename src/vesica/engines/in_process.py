@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import torch
 
 from vesica.errors import DeadlockError, LateError, PartyError, VesicaError
+from vesica.learning.draws import random_state, set_random_state
+from vesica.learning.meeting import Work
 from vesica.protocol.journal import Journal, check_each_other
-from vesica.protocol.resumable import random_state, set_random_state
 
 
 class _Released(BaseException):
@@ -32,12 +33,19 @@ class _Hope(NamedTuple):
     until: float  # by the receiver's clock
 
 
+class _Visit(NamedTuple):
+    work: Any
+    together: Callable[[Sequence[Any]], None]
+
+
 class InProcess:
     """Carries frames between threads. Frames are encoded and decoded as on a wire, so nothing else crosses.
 
     A party runs until it waits for a message that is not there; then the next one that can go on has its turn.
     Each party's random state is its own, put back with its turn, so a run does not depend on the interleaving.
     So is its clock, which runs in its own turns only: who comes late is decided as if all ran side by side.
+
+    Parties that are about to do the same work may meet: once no other can go on, the first of them does it for all.
     """
 
     def __init__(self, parties: Sequence[str], *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -47,6 +55,7 @@ class InProcess:
         self._turn: tuple[str, float] | None = None  # whose it is, and when it began
         self._inbox: dict[tuple[str, str], deque[_Sent]] = {}
         self._hopes: dict[str, _Hope] = {}  # what those who wait wait for
+        self._meeting: dict[str, _Visit] = {}  # who waits until all have come who will
         self._finished: dict[str, Any] = {}
         self._turns = {party: threading.Semaphore(0) for party in parties}
         self._random: dict[str, Mapping[str, torch.Tensor]] = {}
@@ -72,11 +81,7 @@ class InProcess:
         until = math.inf if within is None else self.now(receiver) + within
         if not inbox:
             self._hopes[receiver] = _Hope(sender, kind, until)
-            self._random[receiver] = random_state()
-            self._pass_turn(receiver)
-            self._turns[receiver].acquire()
-            self.check()
-            self._begin_turn(receiver)
+            self._wait_for_turn(receiver)
             del self._hopes[receiver]
         if not inbox or inbox[0].at > until:  # a late message stays where it is, unread
             self._advance(receiver, until)
@@ -101,6 +106,27 @@ class InProcess:
                 self.deliver(sender, receiver, sequence, frame)
             kept = journals[receiver]
             journals[sender].acknowledge_by(receiver, partial(kept.durable_through, sender))
+
+    # The meeting.
+
+    def meet(self, party: str, work: Work, together: Callable[[Sequence[Work]], None]) -> None:
+        """Wait until nobody else can go on; then one party does the work of all who came for the same."""
+        self._meeting[party] = _Visit(work, together)
+        self._wait_for_turn(party)
+        if party not in self._meeting:
+            return  # another has done it
+        began = self.now(party)
+        came = [other for other in self._parties if self._comes_for(other, together)]
+        together([self._meeting[other].work for other in came])
+        set_random_state(self._random[party])  # as the others, who were not there
+        taken = self.now(party) - began
+        for other in came:
+            del self._meeting[other]
+            if other != party:  # side by side it would have worked as long
+                self._clocks[other] += taken
+
+    def _comes_for(self, party: str, together: Callable[[Sequence[Any]], None]) -> bool:
+        return party in self._meeting and self._meeting[party].together == together
 
     # The turns.
 
@@ -145,12 +171,20 @@ class InProcess:
         else:
             self._pass_turn(party)
 
+    def _wait_for_turn(self, party: str) -> None:
+        self._random[party] = random_state()
+        self._pass_turn(party)
+        self._turns[party].acquire()
+        self.check()
+        self._begin_turn(party)
+
     def _begin_turn(self, party: str) -> None:
         set_random_state(self._random[party])
         self._turn = party, self._clock()
 
     def _pass_turn(self, party: str) -> None:
-        """Give the turn to the next party, in order, that can go on; else to the one whose time is up first."""
+        """Give the turn to the next party, in order, that can go on; else to those who meet; else to the one whose
+        time is up first."""
         self._clocks[party], self._turn = self.now(party), None
         here = self._parties.index(party)
         for other in self._parties[here + 1 :] + self._parties[: here + 1]:
@@ -158,7 +192,9 @@ class InProcess:
                 self._turns[other].release()
                 return
         impatient = [other for other, hope in self._hopes.items() if hope.until < math.inf]
-        if len(self._finished) == len(self._parties):
+        if self._meeting:
+            self._turns[min(self._meeting, key=self._parties.index)].release()
+        elif len(self._finished) == len(self._parties):
             self._over.set()
         elif impatient:
             self._turns[min(impatient, key=lambda other: self._hopes[other].until)].release()
@@ -166,7 +202,7 @@ class InProcess:
             self._fail(DeadlockError(self._who_waits()))
 
     def _can_go_on(self, party: str) -> bool:
-        if party in self._finished:
+        if party in self._finished or party in self._meeting:
             return False
         if party not in self._hopes:
             return True  # it has not begun

@@ -34,6 +34,7 @@ def main() -> int:
             device=asked.device,
             out=asked.out,
             begin=lambda case: print(case.title, file=sys.stderr, flush=True),
+            left_out=lambda data: print(f"{data} is left out: its files are not there", file=sys.stderr, flush=True),
         ):
             print(json.dumps(done.line), flush=True)
             if asked.json:

@@ -35,6 +35,9 @@ from vesica.protocol.resumable import recall
 
 DEVICES = ("cpu", "cuda")
 SIMULATION = "in-process"
+# A GPU takes longer to begin the steps of one small network than to do those of many. On a CPU every guest trains by
+# itself, so that what it comes to is the same to the bit on every engine.
+TRAIN_TOGETHER_ON = ("cuda",)
 
 
 def fit(
@@ -51,24 +54,38 @@ def fit(
     progress: Progress = silently,
     wait: float | None = None,
     absent: Sequence[str] = (),
+    stop_at_bytes: int | None = None,
 ) -> Result:
     """Train a method on a federation and score it on the test rows.
 
     With `out`, every party keeps a journal there: the same call again goes on where an earlier one was killed.
     Guests that do not answer within `wait` seconds are left out; those in `absent` never do, to see what it costs.
+    End-to-end training ends where one more batch would bring the wire bytes of training above `stop_at_bytes`.
     """
     check_settings(method, wire=wire, engine=engine, device=device)
     check_waiting(method, [guest.name for guest in federation.guests], wait=wait, absent=absent)
+    check_stop(method, stop_at_bytes)
     split = split_rows(federation)
     if getattr(method, "hides_labels", False):
         split = validate_blindly(split, seed=federation.overlap.seed)
     seats = [Seat.take(p, split.parties[p.name], device=torch.device(device)) for p in federation.parties]
-    run = describe(method, federation, split, seats, seed=seed, wire=wire, wait=wait, absent=absent)
+    run = describe(
+        method,
+        federation,
+        split,
+        seats,
+        seed=seed,
+        wire=wire,
+        wait=wait,
+        absent=absent,
+        stop_at_bytes=stop_at_bytes,
+    )
     folder = None if out is None else RunFolder(Path(out), run)
     with nullcontext() if folder is None else closing(folder):
         talks = open_talks([seat.name for seat in seats], budget=budget, folder=folder, keep_messages=keep_messages)
         for talk in talks.values():
             talk.wire, talk.device, talk.progress, talk.wait = wire, torch.device(device), progress, wait
+            talk.stop_at_bytes = stop_at_bytes
         terms = Terms(
             method=run["method"],
             config=run["config"],
@@ -86,7 +103,7 @@ def fit(
         assert host.metrics is not None
         result = Result(
             method=run["method"],
-            title=", without ".join([getattr(method, "title", run["method"]), *host.missing]),
+            title=title_of(method, missing=host.missing, stop_at_bytes=stop_at_bytes),
             data=federation.name,
             seed=seed,
             parties=tuple(talks),
@@ -115,6 +132,12 @@ def validate_blindly(split: Split, *, seed: int) -> Split:
     """The same rows, the validation rows drawn without a look at the labels: the agreement tells the guests which."""
     random = np.random.default_rng([seed, 2])
     return replace(split, validation=np.sort(random.permutation(split.labelled)[: len(split.validation)]))
+
+
+def title_of(method: Method, *, missing: Sequence[str], stop_at_bytes: int | None) -> str:
+    """What tables call the result: the method, with what makes another result of it."""
+    stopped = [] if stop_at_bytes is None else [f"stopped at {stop_at_bytes:,} bytes"]
+    return ", ".join([getattr(method, "title", name_of(method)), *stopped, *(f"without {guest}" for guest in missing)])
 
 
 def with_outcome(result: Result, method: str, outcome: Outcome) -> Result:
@@ -167,6 +190,19 @@ def check_waiting(method: Method, guests: Sequence[str], *, wait: float | None, 
             raise InputError(f"--absent names '{name}', who is no guest here{nearest(name, guests)}")
 
 
+def check_stop(method: Method, stop_at_bytes: int | None) -> None:
+    """Refuse a number of bytes to stop at for a method that cannot stop there."""
+    if stop_at_bytes is None:
+        return
+    if not getattr(method, "stops_at_bytes", False):
+        raise InputError(
+            f"{name_of(method)} with these settings does not train end to end and takes no --stop-at-bytes: "
+            "take split-nn, fedonce with more_epochs or few-shot with finetune_iterations for that"
+        )
+    if stop_at_bytes < 1:
+        raise InputError(f"--stop-at-bytes is {stop_at_bytes}: give a number of bytes above 0")
+
+
 def describe(
     method: Method,
     federation: Federation,
@@ -177,6 +213,7 @@ def describe(
     wire: Wire,
     wait: float | None = None,
     absent: Sequence[str] = (),
+    stop_at_bytes: int | None = None,
 ) -> dict[str, Any]:
     """What makes a run this run and no other; it is what a run folder is recognised by."""
     config = {
@@ -192,8 +229,12 @@ def describe(
         "labelled": federation.labelled,
         "encoders": {seat.name: seat.spec and [seat.spec.name, seat.spec.dim] for seat in seats},
     }
+    if federation.cut:
+        config["cut"] = dict(federation.cut)
     if wait is not None:
         config["late"] = {"wait": wait, "absent": sorted(absent)}
+    if stop_at_bytes is not None:
+        config["stop_at_bytes"] = stop_at_bytes
     name = name_of(method)
     return {
         "method": name,
@@ -265,6 +306,9 @@ def converse(
         programs[guest.name] = partial(guest.be_guest, part, terms, talk, {host.name: Link(host.name, talk)})
     carrier = talks[host.name].transport
     assert isinstance(carrier, InProcess)
+    for talk in talks.values():
+        if talk.device.type in TRAIN_TOGETHER_ON:
+            talk.meet = partial(carrier.meet, talk.party)
     try:
         return carrier.run(programs, {seat.name: party_seed(seat.name, seed) for seat in seats})
     finally:

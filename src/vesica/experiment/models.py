@@ -17,6 +17,7 @@ from vesica.errors import RunFolderError
 from vesica.experiment.folder import write_atomically
 from vesica.metrics import Task
 from vesica.models import HEADS, AnyHead, EncoderSpec
+from vesica.privacy import Release
 from vesica.protocol.journal import sync
 from vesica.protocol.message import Wire
 
@@ -34,6 +35,7 @@ class PartyModel:
     head: AnyHead | None = None  # the host's
     task: Task | None = None  # the host's
     wire: Wire = "float32"  # what it was trained with, and predicts with
+    release: Release | None = None  # what is done to its representations before they leave
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -44,6 +46,7 @@ class PartyModel:
             "head": None if self.head is None else _describe(self.head),
             "task": None if self.task is None else asdict(self.task),
             "wire": self.wire,
+            "release": None if self.release is None else asdict(self.release),
         }
         save_file(self._tensors(), folder / "model.safetensors")
         sync(folder / "model.safetensors")
@@ -69,7 +72,8 @@ class PartyModel:
             if head is not None:
                 _fill(head, tensors, "head")
             preparation = _maybe(Preparation.from_json, about["preparation"])
-            return cls(about["name"], preparation, spec, encoder, head, _maybe(_task, about["task"]), about["wire"])
+            task, release = _maybe(_task, about["task"]), _maybe(_release, about["release"])
+            return cls(about["name"], preparation, spec, encoder, head, task, about["wire"], release)
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
             reason = " ".join(str(error).split())  # torch says it in several lines
             raise RunFolderError(
@@ -92,6 +96,10 @@ def _rebuild(spec: dict[str, Any]) -> AnyHead:
 
 def _task(values: dict[str, Any]) -> Task:
     return Task(**{**values, "classes": tuple(values["classes"])})
+
+
+def _release(values: dict[str, Any]) -> Release:
+    return Release(**values)
 
 
 def _fill(module: nn.Module, tensors: dict[str, Tensor], part: str) -> nn.Module:

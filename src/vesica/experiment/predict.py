@@ -94,6 +94,7 @@ def seat(
         talk,
         links,
         encoder=model.encoder,
+        release=model.release,
     )
 
 

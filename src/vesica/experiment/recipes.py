@@ -10,22 +10,26 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from vesica.data.datasets import is_here
 from vesica.data.federation import Federation
 from vesica.data.rows import hold_out
-from vesica.data.scenario import make_federation
+from vesica.data.scenario import SCENARIOS, make_federation
 from vesica.errors import InputError, nearest
 from vesica.experiment.fit import fit
 from vesica.experiment.folder import read_json, write_atomically
+from vesica.experiment.result import Result
 from vesica.methods import Method, name_of
 from vesica.protocol.link import Progress, silently
 from vesica.protocol.message import Wire
+
+Figures = Mapping[str, int | float | None]  # a row of a computed table, by the heads of its columns
 
 _BESIDE_THE_SOURCE = Path(__file__).parents[3] / "experiments"
 
@@ -47,6 +51,11 @@ class Case:
     dim: int | None = None  # how long every party's representations are
     wait: float | None = None
     absent: tuple[str, ...] = ()
+    host: int | None = None  # which of the parts, from 1 on, the labelled party has
+    parties: int | None = None
+    alpha: float | None = None  # the host's ratio of the columns that matter most
+    encoder: str | None = None  # of images
+    stop_at_bytes: int | None = None
 
     def federation(self, data_dir: Path | None) -> Federation:
         federation = make_federation(
@@ -59,6 +68,10 @@ class Case:
             labels=self.labels,
             seed=self.seed,
             dim=self.dim,
+            encoder=self.encoder,
+            host=self.host,
+            parties=self.parties,
+            alpha=self.alpha,
         )
         return hold_out(federation) if self.hold_out else federation
 
@@ -74,8 +87,8 @@ class Case:
 
     @property
     def folder(self) -> str:
-        """A folder's name that no other case has."""
-        digest = hashlib.sha256(repr(self).encode()).hexdigest()[:12]
+        """A folder's name that no other case has, and that a setting added later does not change."""
+        digest = hashlib.sha256(self.title.encode()).hexdigest()[:12]
         return f"{self.data}-{name_of(self.method)}-{self.seed}-{digest}"
 
 
@@ -86,37 +99,48 @@ def changed_settings(chosen: Method | Case, *, but: Sequence[str] = ()) -> list[
     return [f"{field.name}={value}" for field, value in values if value != field.default]
 
 
+def no_cases(seeds: int) -> Sequence[Case]:
+    """Those of a figure that is computed."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Recipe:
-    """What a table needs: its cases, given how many seeds to run."""
+    """What a table needs: its cases, given how many seeds to run; or its figures, where nothing is trained."""
 
     about: str
-    cases: Callable[[int], Sequence[Case]]
+    cases: Callable[[int], Sequence[Case]] = no_cases
     seeds: int = 1
+    compute: Callable[[], Iterable[Figures]] | None = None  # a row after the other
 
 
 def find_recipe(paper: str, table: str, *, experiments: Path | None = None) -> Recipe:
-    """The recipe experiments/<paper>/recipes.py has under this name."""
+    """The recipe of this name in experiments/<paper>/recipes.py, or in another *recipes.py beside it."""
     root = experiments or _find_experiments()
     papers = [path.parent.name for path in root.glob("*/recipes.py")]
     if paper not in papers:
         raise InputError(f"there is no paper '{paper}' in {root}{nearest(paper, papers)}")
-    name = f"vesica_recipes_{paper}"
-    spec = importlib.util.spec_from_file_location(name, root / paper / "recipes.py")
+    recipes = {name: found for file in sorted((root / paper).glob("*recipes.py")) for name, found in read_recipes(file)}
+    if table not in recipes:
+        raise InputError(f"'{paper}' has no recipe '{table}'{nearest(table, recipes)}")
+    return recipes[table]
+
+
+def read_recipes(file: Path) -> Iterable[tuple[str, Recipe]]:
+    name = f"vesica_{file.stem}_{file.parent.name}"
+    spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
     recipes: dict[str, Recipe] = module.RECIPES
-    if table not in recipes:
-        raise InputError(f"'{paper}' has no recipe '{table}'{nearest(table, recipes)}")
-    return recipes[table]
+    return recipes.items()
 
 
 @dataclass(frozen=True)
 class Reproduced:
-    """One case that has been run: its line for results/*.jsonl, its messages and its curve."""
+    """One case that has been run, or a row computed: its line for results/*.jsonl, its messages and its curve."""
 
     line: dict[str, Any]
     ledger: Sequence[Mapping[str, Any]]
@@ -134,12 +158,17 @@ def reproduce(
     out: Path | None = None,
     progress: Progress = silently,
     begin: Callable[[Case], None] = lambda case: None,
+    left_out: Callable[[str], None] = lambda data: None,
 ) -> Iterator[Reproduced]:
     """Run a recipe's cases one by one; `only` those whose title has this text.
 
-    With `out`, every case has a run folder there: finished ones are read, interrupted ones go on.
+    With `out`, every case has a run folder there: finished ones are read, interrupted ones go on. Of several data sets
+    those whose files are not there are `left_out`.
     """
-    for case in choose_cases(recipe, seeds=seeds, only=only):
+    if recipe.compute is not None:
+        yield from compute(recipe.compute, table, seeds=seeds, only=only)
+        return
+    for case in at_hand(choose_cases(recipe, seeds=seeds, only=only), data_dir, left_out=left_out):
         begin(case)
         folder = None if out is None else out / case.folder
         finished = folder / "reproduced.json" if folder else None
@@ -157,15 +186,42 @@ def reproduce(
             progress=progress,
             wait=case.wait,
             absent=case.absent,
+            stop_at_bytes=case.stop_at_bytes,
         )
         where = circumstances(table, device=device, sha256=federation.sha256)
         runs = [
-            Reproduced({**run.to_json(), **where}, run.ledger.to_json() + run.scoring.to_json(), run.curve)
+            Reproduced(line_of(run) | where, run.ledger.to_json() + run.scoring.to_json(), run.curve)
             for run in (*result.milestones, result)
         ]
         if finished is not None:
             write_atomically(finished, json.dumps({"runs": [vars(run) for run in runs]}))
         yield from runs
+
+
+def compute(
+    rows: Callable[[], Iterable[Figures]], table: str, *, seeds: int | None, only: str | None
+) -> Iterator[Reproduced]:
+    if seeds is not None or only is not None:
+        raise InputError(f"'{table}' is computed and has no cases: leave --seeds and --only out")
+    for figures in rows():
+        yield Reproduced({"table": table, "figures": dict(figures), "commit": commit()}, (), ())
+
+
+def line_of(run: Result) -> dict[str, Any]:
+    """The result with its curve: bytes after each epoch, and what it was worth on the validation rows."""
+    return run.to_json() | {"curve": [[point["bytes"], round(point["value"], 6)] for point in run.curve]}
+
+
+def at_hand(
+    cases: Sequence[Case], data_dir: Path | None, *, left_out: Callable[[str], None] = lambda data: None
+) -> Sequence[Case]:
+    """The cases whose data are there; all of them where none are, so that the first says what it needs."""
+    here = {data: is_here(SCENARIOS[data].data, data_dir) for data in dict.fromkeys(case.data for case in cases)}
+    if not any(here.values()):
+        return cases
+    for data in (data for data, found in here.items() if not found):
+        left_out(data)
+    return [case for case in cases if here[case.data]]
 
 
 def choose_cases(recipe: Recipe, *, seeds: int | None, only: str | None) -> Sequence[Case]:

@@ -62,6 +62,8 @@ class Seat:
         with naming(party.name):
             if party.encoder == "raw":
                 raise InputError("encoder 'raw' would send the columns themselves: leave it to pooled and linear")
+            if party.encoder == "filters":
+                raise InputError("encoder 'filters' has nothing to train: take fedonce with representation=filters")
             spec = EncoderSpec.choose(party.encoder, preparation.schema, dim=party.dim)
         return cls(party.name, rows, preparation, spec, preparation.apply(party.table).to(device))
 
@@ -83,8 +85,9 @@ class Seat:
             self.spec,
             talk,
             links,
-            agreement.digest,
+            agreement.draws,
             parties=terms.parties,
+            release=getattr(method, "representation_noise", None),
         )
         method.guest(me)
         training = begin_scoring(talk)
@@ -120,7 +123,7 @@ class Seat:
             self.spec,
             talk,
             links,
-            agreement.digest,
+            agreement.draws,
             parties=terms.parties,
             labels=labels.to(self.inputs.device),
             known=self._tensor(split.known),
@@ -157,7 +160,8 @@ class Seat:
     def _model(self, me: Party) -> PartyModel:
         """What is kept of the party, wherever it was trained: on the CPU."""
         encoder = None if me.encoder is None else me.encoder.cpu()
-        return PartyModel(self.name, self.preparation, me.encoder_spec, encoder, wire=me.conversation.wire)
+        wire = me.conversation.wire
+        return PartyModel(self.name, self.preparation, me.encoder_spec, encoder, wire=wire, release=me.release)
 
 
 def prepare_labels(terms: Terms, split: Split) -> tuple[Task, Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import statistics
@@ -13,18 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from vesica.errors import InputError
+from vesica.experiment.published import METRICS, Published, figures_for, read_published
+from vesica.experiment.reach import Reach, reaches
 
 _BLOCK = re.compile(
-    r"(?P<begin><!-- table: (?P<file>\S+)( published: (?P<published>\S+))? -->\n).*?(?P<end><!-- end of table -->)",
+    r"(?P<begin><!-- (?P<kind>table|bytes to reach): (?P<file>\S+)( published: (?P<published>\S+))? -->\n)"
+    r".*?(?P<end><!-- end of table -->)",
     re.DOTALL,
 )
 
-_SETTING = ("method", "data", "aligned", "labelled", "wire")
-_METRICS = ("auc", "accuracy", "f1", "rmse")
-_COLUMNS = (*_SETTING, "settings", *_METRICS, "rounds", "messages", "MB", "seconds", "seeds")
+# Columns that a table shows where a row of it is not as usual.
+_USUAL = {"host": "1", "parties": "–", "alpha": "–", "epsilon": "–", "predicted without": "–"}
+_SETTING = ("method", "data", "host", "parties", "alpha", "aligned", "labelled", "wire", "epsilon")
+_COLUMNS = (*_SETTING, "predicted without", "settings", *METRICS, "rounds", "messages", "MB", "seconds", "seeds")
 
 Line = Mapping[str, Any]  # of results/*.jsonl
-Published = Mapping[tuple[str, ...], Mapping[str, str]]  # method, data, aligned -> metric -> figure
 
 
 def refresh(document: Path) -> str:
@@ -32,8 +34,11 @@ def refresh(document: Path) -> str:
 
     def fill(block: re.Match[str]) -> str:
         lines = read_lines(document.parent / block["file"])
-        published = read_published(document.parent / block["published"]) if block["published"] else None
-        return block["begin"] + table_of(lines, published) + block["end"]
+        if block["kind"] == "bytes to reach":
+            return block["begin"] + markdown(*bytes_to_reach(lines)) + block["end"]
+        tables = {line["table"] for line in lines if "table" in line}
+        published = read_published(document.parent / block["published"], tables=tables) if block["published"] else None
+        return block["begin"] + markdown(*summarise(lines, published)) + block["end"]
 
     return _BLOCK.sub(fill, document.read_text())
 
@@ -45,60 +50,76 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         raise InputError(f"{path} is no file of results ({error}): write it with `vesica reproduce --json`") from error
 
 
-def read_published(path: Path) -> Published:
-    """A paper's own figures, from a CSV file with the columns table, method, data, aligned, metric, value, source."""
-    found: dict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
-    try:
-        with path.open(newline="") as file:
-            for row in csv.DictReader(file):
-                figures = found[row["method"], row["data"], f"{int(row['aligned']):,}"]
-                if row["metric"] in figures:
-                    raise ValueError(f"it has {row['metric']} of {row['method']} at {row['aligned']} twice")
-                score = row["metric"] in _METRICS
-                figures[row["metric"]] = f"{float(row['value']):.4f}" if score else row["value"]
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path} is no file of published figures ({error}): mend it") from error
-    return found
-
-
-def table_of(lines: Sequence[Line], published: Published | None = None) -> str:
-    """The rows of `summarise`, in Markdown."""
-    heads, rows = summarise(lines, published)
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in (heads, ["---"] * len(heads), *rows))
 
 
 def summarise(lines: Sequence[Line], published: Published | None = None) -> tuple[list[str], list[list[str]]]:
     """A row for each setting over its seeds, mean ± standard deviation, and the heads of the columns."""
-    groups: dict[tuple[str, ...], list[Line]] = defaultdict(list)
+    if any("figures" in line for line in lines):
+        return computed([line["figures"] for line in lines])
+    groups: dict[tuple[object, ...], list[Line]] = defaultdict(list)
     for line in lines:
-        groups[(*setting_of(line), line["config_hash"])].append(line)
+        groups[(*setting_of(line).items(), line["config_hash"])].append(line)
     table = []
     for (*setting, _), runs in groups.items():
         rivals = [others[0] for (*other, _), others in groups.items() if other == setting]
-        named = dict(zip(_SETTING, setting, strict=True)) | differences(runs[0], rivals)
-        figures = (published or {}).get(tuple(setting[:3]), {})
+        named = setting_of(runs[0])
+        figures = figures_for(named, settings_of(runs[0]), published or {})
         beside = {f"published {metric}": figure for metric, figure in figures.items()}
-        table.append(named | scores_of(runs) | costs_of(runs) | beside)
-    columns = [head for column in _COLUMNS for head in (column, f"published {column}")]
+        table.append(named | differences(runs[0], rivals) | scores_of(runs) | costs_of(runs) | beside)
+    usual = {head for head, cell in _USUAL.items() if all(row[head] == cell for row in table)}
+    columns = [head for column in _COLUMNS for head in (column, f"published {column}") if head not in usual]
     heads = [head for head in columns if any(head in row for row in table)]
     return heads, [[row.get(head, "–") for head in heads] for row in table]
 
 
-def setting_of(line: Line) -> tuple[str, ...]:
+def computed(rows: Sequence[Mapping[str, int | float | None]]) -> tuple[list[str], list[list[str]]]:
+    """The heads and the cells of figures that were computed, with four digits, or three after the point."""
+
+    def cell(value: int | float | None) -> str:
+        if value is None:
+            return "–"
+        return f"{value:,}" if isinstance(value, int) else f"{value:.3f}" if abs(value) < 1 else f"{value:#.4g}"
+
+    return list(rows[0]), [[cell(row.get(head)) for head in rows[0]] for row in rows]
+
+
+def setting_of(line: Line) -> dict[str, str]:
     """What a reader tells rows by."""
-    aligned, labelled = (f"{line['rows'][kind]:,}" for kind in ("aligned", "labelled"))
-    return line.get("title") or line["method"], line["data"], aligned, labelled, line["wire"] or "–"
+    cut, spent = line["config"].get("cut", {}), line.get("epsilon")
+    return {
+        "method": line.get("title") or line["method"],
+        "data": line["data"],
+        **{name: str(cut.get(name, _USUAL[name])) for name in ("host", "parties", "alpha")},
+        "aligned": f"{line['rows']['aligned']:,}",
+        "labelled": f"{line['rows']['labelled']:,}",
+        "wire": line["wire"] or "–",
+        "epsilon": "–" if spent is None else f"{spent:.2f}",
+        "predicted without": ", ".join(line.get("without", ())) or "–",
+    }
+
+
+def settings_of(line: Line) -> dict[str, Any]:
+    """The method's fields, the encoders and how long representations are."""
+    encoders = [spec for spec in line["config"].get("encoders", {}).values() if spec]
+    names, dims = ({spec[part] for spec in encoders} for part in (0, 1))
+    return {
+        **line["config"]["method"],
+        "encoder": ", ".join(sorted(names)),
+        "dim": ", ".join(str(dim) for dim in sorted(dims)),
+    }
 
 
 def differences(line: Line, rivals: Sequence[Line]) -> dict[str, str]:
-    """The method's fields that tell this row from others that would look the same."""
-    mine, theirs = line["config"]["method"], [rival["config"]["method"] for rival in rivals]
+    """The settings that tell this row from others that would look the same."""
+    mine, theirs = settings_of(line), [settings_of(rival) for rival in rivals]
     differ = [name for name in mine if any(other.get(name) != mine[name] for other in theirs)]
     return {"settings": ", ".join(f"{name}={mine[name]}" for name in differ)} if differ else {}
 
 
 def scores_of(runs: Sequence[Line]) -> dict[str, str]:
-    values = {name: [run["metrics"].get(name) for run in runs] for name in _METRICS}
+    values = {name: [run["metrics"].get(name) for run in runs] for name in METRICS}
     return {name: spread(known, digits=4) for name, known in values.items() if any(v is not None for v in known)}
 
 
@@ -111,6 +132,22 @@ def costs_of(runs: Sequence[Line]) -> dict[str, str]:
         "seconds": spread([run["seconds"] for run in runs], digits=1),
         "seeds": str(len(runs)),
     }
+
+
+def bytes_to_reach(lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
+    """For each data set and host: split-nn's bytes over FedOnce's when it is as good on the validation rows."""
+    groups: dict[tuple[str, int, str], list[Reach]] = defaultdict(list)
+    for reach in reaches(lines):
+        groups[reach.data, reach.host, reach.config_hash].append(reach)
+    rows = []
+    for (data, host, _), found in groups.items():
+        ratios = [reach.ratio for reach in found if reach.ratio is not None]
+        ratio = f"{spread(ratios, digits=1)} times" if ratios else "not reached"
+        if 0 < len(ratios) < len(found):
+            ratio += f", not reached in {len(found) - len(ratios)} of {len(found)} runs"
+        value = spread([abs(reach.value) for reach in found], digits=4)
+        rows.append([data, str(host), value, spread([reach.sent / 1e6 for reach in found], digits=3), ratio])
+    return ["data", "host", "fedonce, validation rows", "fedonce, MB", "split-nn to be as good"], rows
 
 
 def spread(values: Sequence[float | None], *, digits: int = 0) -> str:

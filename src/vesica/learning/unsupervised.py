@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vesica.learning.recording import keep_layout
-from vesica.learning.resume import Resume, Stateful, Straight
-from vesica.learning.training import batches
+from vesica.learning.lesson import Lesson, Schedule, learn_alone
+from vesica.learning.meeting import Meet, alone
+from vesica.learning.resume import Resume, Straight
+from vesica.learning.stacked import shape_of, stackable
+from vesica.learning.stacked_lessons import StackedLessons
 from vesica.models import LinearEncoder
-from vesica.objectives import assign, distance, points_on_sphere
 from vesica.schema import ImageSchema, Schema
-
-
-class Targets(nn.Module):
-    """Every row's point on the sphere; it stays the row's own until an assignment hands it on."""
-
-    points: Tensor
-
-    def __init__(self, rows: int, dim: int, *, device: torch.device) -> None:
-        super().__init__()
-        self.register_buffer("points", points_on_sphere(rows, dim, device=device))
 
 
 def noise_as_targets(
@@ -38,34 +29,35 @@ def noise_as_targets(
     learning_rate: float,
     weight_decay: float,
     resume: Resume | None = None,
+    meet: Meet = alone,
 ) -> None:
     """Train `encoder` towards points on the unit sphere, each of which belongs to a row of `inputs`.
 
     In every `frequency`th epoch a batch first shares its points out anew among its rows, to those they are nearest to
-    as a whole. `view` changes the rows that are seen, as an augmentation does.
+    as a whole. `view` changes the rows that are seen, as an augmentation does. Parties that `meet` and
+    are alike train as one: each comes to what it would come to alone, but for rounding.
     """
-    targets = Targets(len(inputs), dim, device=inputs.device)
-    optimiser = torch.optim.Adam(encoder.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True)
-    keep_layout(optimiser)
-    encoder.train()
-    encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    parts: dict[str, Stateful] = {"encoder": encoder, "optimiser": optimiser, "targets": targets}
-    for epoch in (resume or Straight()).steps(epochs, parts):
-        moves = (epoch + 1) % frequency == 0
-        for batch in batches(len(inputs), batch_size):
-            rows = batch.to(inputs.device)
-            seen = inputs[rows] if view is None else view(inputs[rows])
-            if seen.ndim == 4:
-                seen = seen.contiguous(memory_format=torch.channels_last)
-            outputs: Tensor = encoder(seen)
-            points = targets.points[rows]
-            if moves:
-                points = points[assign(outputs, points)]
-                targets.points[rows] = points
-            optimiser.zero_grad()
-            distance(outputs, points).mean().backward()
-            optimiser.step()
+    schedule = Schedule(epochs, frequency, batch_size, learning_rate, weight_decay)
+    lesson = Lesson(encoder, inputs, dim=dim, view=view, schedule=schedule, resume=resume or Straight())
+    meet(lesson, learn)
+    lesson.draws.go_on()
     encoder.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+
+
+def learn(lessons: Sequence[Lesson]) -> None:
+    """Train them all: those that are alike and stand at the same epoch as one."""
+    groups: dict[Hashable, list[Lesson]] = {}
+    for lesson in lessons:
+        lesson.go_on()
+        rows, points = lesson.inputs, lesson.targets.points
+        kind = lesson.schedule, lesson.epoch, rows.shape, rows.dtype, points.shape, shape_of(lesson.encoder)
+        groups.setdefault(kind, []).append(lesson)
+    for group in groups.values():
+        if len(group) > 1 and group[0].epoch is not None and stackable(group[0].encoder):
+            StackedLessons(group).learn()
+            continue
+        for lesson in group:
+            learn_alone(lesson)
 
 
 def principal_components(encoder: LinearEncoder, inputs: Tensor, schema: Schema) -> None:

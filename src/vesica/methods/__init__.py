@@ -34,8 +34,9 @@ class Method(Protocol):
     """A frozen dataclass of hyper-parameters with two blocking functions, one a role.
 
     It may also say, where that is so: `title`, what a table calls its result; `simulation_only`; `stands_missing`, that
-    guests may be left out; `hides_labels`, that no message may show the labels, for which `fit` draws the validation
-    rows without a look at them.
+    guests may be left out; `stops_at_bytes`, that its training can end at a number of bytes; `hides_labels`, that no
+    message may show the labels, for which `fit` draws the validation rows without a look at them;
+    `representation_noise`, without which no representation leaves a guest.
     """
 
     def guest(self, me: Guest) -> None: ...

@@ -17,10 +17,11 @@ from vesica.errors import InputError
 from vesica.learning.private_training import train_privately
 from vesica.learning.training import evaluate, train
 from vesica.learning.unsupervised import noise_as_targets, principal_components
+from vesica.methods.release_claims import LEARNED, PRIVATE, UNTRAINED, noise_claim, release_claim, total_claim
 from vesica.models import EncoderSpec, Head, LinearEncoder
 from vesica.models.head import Fill
 from vesica.objectives import assign, distance, points_on_sphere
-from vesica.privacy import Division, Training, divide, pld_epsilon
+from vesica.privacy import Division, Mechanism, Release, Spent, Training, divide, gaussian_epsilon, pld_epsilon
 from vesica.protocol import Guest, Host
 from vesica.protocol.end_to_end import Augment, EndToEnd
 from vesica.protocol.party import Party
@@ -44,6 +45,9 @@ class FedOnce:
     row's target depend on other rows, which its proof does not cover: a private guest takes targets that depend on its
     own row alone, `fixed` or the nearest of a public `codebook`, or `filters` that are not trained and cost nothing.
     `heuristic-nat` is the paper's variant; no epsilon is stated for it.
+
+    With `representation_epsilon` every row that a guest releases is clipped and noised, in training and in prediction;
+    `sigma_r` is the plain noise of the paper's section 5.8, which guarantees nothing.
     """
 
     representation: Representation = "nat"
@@ -66,7 +70,10 @@ class FedOnce:
     delta: float = 1e-5
     division: Literal["moments", "simple"] = "moments"
     clip: float = 1.0
-    private_learning_rate: float = 0.3  # of plain SGD
+    private_learning_rate: float = 2.0  # of plain SGD
+    sigma_r: float | None = None  # noise on every value that a guest releases
+    representation_epsilon: float | None = None  # of each row that a guest releases, each time, at delta
+    representation_clip: float = 1.0  # the norm of such a row, at most; nat draws rows to the norm 1
 
     def __post_init__(self) -> None:
         if self.epsilon is not None:
@@ -77,6 +84,7 @@ class FedOnce:
             raise InputError(f"party_dropout of fedonce is {self.party_dropout}: give a probability below 1")
         if self.party_dropout and self.more_epochs:
             raise InputError("fedonce trains more_epochs with every guest there: leave these or party_dropout out")
+        self._check_release()
 
     def _check_privacy(self) -> None:
         if self.representation not in ("filters", *TRAINED_PRIVATELY):
@@ -87,10 +95,32 @@ class FedOnce:
         if self.party_dropout or self.more_epochs or self.fill == "zero":
             raise InputError("fedonce with epsilon has no more_epochs, no party_dropout and no zeros: leave these out")
 
+    def _check_release(self) -> None:
+        for name in ("sigma_r", "representation_epsilon", "representation_clip"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(f"{name} of fedonce is {value}: give a positive number")
+        if self.sigma_r is not None and self.representation_epsilon is not None:
+            raise InputError("fedonce with representation_epsilon finds the noise by itself: leave it or sigma_r out")
+        if self.representation_noise is not None and self.more_epochs:
+            raise InputError("fedonce has no noise on what more_epochs send: leave these out, or the noise")
+
+    @property
+    def representation_noise(self) -> Release | None:
+        """What is done to every representation before it leaves a guest."""
+        if self.representation_epsilon is not None:
+            return Release.private(self.representation_epsilon, self.delta, clip=self.representation_clip)
+        return None if self.sigma_r is None else Release(self.sigma_r)
+
     @property
     def stands_missing(self) -> bool:
         """Whether a guest may be late: more rounds need all of them, every time."""
         return not self.more_epochs
+
+    @property
+    def stops_at_bytes(self) -> bool:
+        """Whether there is end-to-end training, which can end anywhere."""
+        return self.more_epochs > 0
 
     @property
     def title(self) -> str:
@@ -105,6 +135,8 @@ class FedOnce:
             self.more_rounds().follow(me, step="more-rounds")
 
     def host(self, me: Host) -> None:
+        if self.epsilon is not None:
+            self.take_few_weights(me)
         came = me.gather_in_time(len(me.rows.labelled))
         me.head = head = Head(
             {name: dim for name, dim in me.dims.items() if name not in me.missing},
@@ -123,6 +155,7 @@ class FedOnce:
             outputs: Tensor = head([*own, *(None if name == without else part[rows] for name, part in came.items())])
             return outputs
 
+        self.disclose(me)
         labels, held_out = me.labels[me.rows.labelled], torch.isin(me.rows.labelled, me.rows.validation)
         if self.epsilon is not None:
             self.lead_privately(me, head, came, labels)
@@ -146,12 +179,13 @@ class FedOnce:
         def judge(without: str | None = None) -> tuple[float, float]:
             return evaluate(modules, partial(forward, without=without), labels, rows=validation, task=me.task)
 
+        reached = judge()
+        me.conversation.note(reached[0])
         if len(head.parties) > 1:
-            say_cost(me, judge()[0], {name: judge(without=name)[0] for name in head.optional})
+            say_cost(me, reached[0], {name: judge(without=name)[0] for name in head.optional})
         if self.more_epochs:
             me.milestone("fedonce")
-            before = judge()
-            self.more_rounds().lead(me, me.labels, step="more-rounds", before=before)
+            self.more_rounds().lead(me, me.labels, step="more-rounds", before=reached)
 
     def learn(self, me: Guest) -> None:
         """The guest's representation, of all its own training rows, aligned or not."""
@@ -159,6 +193,7 @@ class FedOnce:
         own = me.inputs[torch.cat([me.rows.aligned, me.rows.unaligned])]
         schema = me.encoder_spec.schema
         if self.representation == "filters":
+            me.use(EncoderSpec("filters", me.encoder_spec.dim, schema))
             return
         if self.epsilon is not None:
             self.learn_privately(me)
@@ -180,6 +215,7 @@ class FedOnce:
             learning_rate=self.guest_learning_rate,
             weight_decay=self.guest_weight_decay,
             resume=me.resumable("representation"),
+            meet=me.conversation.meet,
         )
 
     def shares(self, me: Party) -> Division:
@@ -192,8 +228,17 @@ class FedOnce:
             trainings |= dict.fromkeys(guests, Training(min(1.0, batch / aligned), steps))
         return _divided(self.division, tuple(trainings.items()), self.epsilon, self.delta)
 
+    def take_few_weights(self, me: Party) -> None:
+        """The noise of DP-SGD grows with the weights: the paper's small network for images, or filters without any."""
+        spec = me.encoder_spec
+        if spec is not None and self.representation == "filters":
+            me.use(EncoderSpec("filters", spec.dim, spec.schema))
+        elif spec is not None and spec.name == "cnn":
+            me.use(EncoderSpec("cnn1", spec.dim, spec.schema))
+
     def learn_privately(self, me: Guest) -> None:
         """A guest of level L1: on its aligned rows, which are what the parties' budgets are divided for."""
+        self.take_few_weights(me)
         assert me.encoder is not None
         assert me.encoder_spec is not None
         encoder, own, dim = me.encoder, me.inputs[me.rows.aligned], me.encoder_spec.dim
@@ -251,6 +296,31 @@ class FedOnce:
             "which rows are labelled and which validate), "
             "predictions, the scaling of columns, how many rows there are, and the choice of settings."
         )
+        if self.representation_epsilon is not None:
+            total = pld_epsilon([*shares.mechanisms.values(), *self.releases(me)], self.delta)
+            me.conversation.privacy = Spent(total, self.delta)
+            me.conversation.statements.append(total_claim(total, self.delta))
+
+    def releases(self, me: Host) -> list[Mechanism]:
+        """What the guests release of one person in a run; what came too late has left them all the same."""
+        release = self.representation_noise
+        return [] if release is None or release.clip is None else [release.mechanism] * len(me.guests)
+
+    def disclose(self, me: Host) -> None:
+        """Say what the noise on the representations is worth, if there is any."""
+        release, say = self.representation_noise, me.conversation.statements.append
+        if release is None:
+            return
+        if release.clip is None:
+            say(noise_claim(release))
+            return
+        encoders = LEARNED
+        if self.representation == "filters":
+            encoders = UNTRAINED
+            me.conversation.privacy = Spent(gaussian_epsilon(self.releases(me), self.delta), self.delta)
+        elif self.representation in TRAINED_PRIVATELY[:2]:
+            encoders = PRIVATE
+        say(release_claim(release, guests=len(me.guests), delta=self.delta, encoders=encoders))
 
     def more_rounds(self) -> EndToEnd:
         return EndToEnd(

@@ -247,6 +247,11 @@ class FewShot(OneShot):
         """What a table calls its result, beside that of few-shot alone."""
         return "few-shot + finetune" if self.finetune_iterations else "few-shot"
 
+    @property
+    def stops_at_bytes(self) -> bool:
+        """Whether there is end-to-end training, which can end anywhere."""
+        return self.finetune_iterations > 0
+
     def guest(self, me: Guest) -> None:
         known, model = self.follow(me)
         me.milestone("one-shot")
@@ -293,7 +298,8 @@ class FewShot(OneShot):
         held_out = torch.isin(me.rows.labelled, me.rows.validation)
         before = standing(me.task, head([part[held_out] for part in parts]), labels[held_out])
         of_all_rows = torch.zeros_like(me.labels).index_copy(0, me.rows.labelled, labels)
-        self.finetuning(me).lead(me, of_all_rows, step="finetuning", before=before)
+        after = len(me.rows.labelled) if self.hides_labels else 0
+        self.finetuning(me).lead(me, of_all_rows, step="finetuning", before=before, rows_after=after)
 
     def finetuning(self, me: Party) -> EndToEnd:
         """End-to-end training from where few-shot got to, on the weak views it has learned from."""

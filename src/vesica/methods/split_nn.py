@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from vesica.models import Head
 from vesica.protocol import Guest, Host
@@ -15,6 +16,8 @@ class SplitNN:
 
     After each epoch the host scores the validation rows and tells the guests whether to keep it and whether to stop.
     """
+
+    stops_at_bytes: ClassVar[bool] = True
 
     epochs: int = 100
     patience: int = 20

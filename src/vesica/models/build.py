@@ -10,6 +10,7 @@ from torch import nn
 
 from vesica.errors import InputError, nearest
 from vesica.models.cnn import CNN0, CNN1, Normalise
+from vesica.models.filters import EdgeFilters, TurnedColumns
 from vesica.models.mlp import MLP
 from vesica.models.resnet import FEATURES, ResNet18
 from vesica.models.tabular import LinearEncoder, TabularEncoder
@@ -51,6 +52,7 @@ TABLE_ENCODERS: dict[str, Callable[[TableSchema, int], nn.Module]] = {
     "mlp": _mlp,
     "tabular": _tabular,
     "linear": LinearEncoder,
+    "filters": TurnedColumns,
     "raw": _raw,
 }
 IMAGE_ENCODERS: dict[str, Callable[[ImageSchema, int], nn.Module]] = {
@@ -59,6 +61,7 @@ IMAGE_ENCODERS: dict[str, Callable[[ImageSchema, int], nn.Module]] = {
     "wrn": _wrn,
     "resnet18": _resnet18,
     "linear": LinearEncoder,
+    "filters": EdgeFilters,
     "raw": _raw,
 }
 ENCODERS: dict[str, Callable[..., nn.Module]] = {**TABLE_ENCODERS, **IMAGE_ENCODERS}

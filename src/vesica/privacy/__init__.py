@@ -13,17 +13,21 @@ from vesica.privacy.accounting import (
 )
 from vesica.privacy.dp_sgd import clipped_sum, per_sample_gradients, poisson_sample, private_gradient, standard_normals
 from vesica.privacy.randomised_response import moved_with, randomise, refuse_epsilon
+from vesica.privacy.release import Release, gaussian_epsilon, gaussian_noise
 from vesica.privacy.spent import Spent
 
 __all__ = [
     "Accountant",
     "Division",
     "Mechanism",
+    "Release",
     "Spent",
     "Training",
     "calibrate",
     "clipped_sum",
     "divide",
+    "gaussian_epsilon",
+    "gaussian_noise",
     "moved_with",
     "papers_epsilon",
     "per_sample_gradients",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -70,6 +70,12 @@ class Agreement:
     @property
     def digest(self) -> bytes:
         return hashlib.sha256(self._text().encode() + self._positions()).digest()
+
+    @property
+    def draws(self) -> bytes:
+        """What public random numbers follow from: not from where the run stops, so that it begins like a longer one."""
+        config = {name: value for name, value in self.terms.config.items() if name != "stop_at_bytes"}
+        return replace(self, terms=replace(self.terms, config=config)).digest
 
     def _text(self) -> str:
         said = {**self.terms.to_json(), "run": self.run, "classes": list(self.task.classes)}

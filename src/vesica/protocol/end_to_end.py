@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from vesica.augmentations import views_of
+from vesica.errors import ProtocolError
 from vesica.learning.resume import Stateful
 from vesica.learning.training import Stopping, batches
 from vesica.metrics import standing
+from vesica.protocol.byte_limit import THENS, ByteLimit, Then
+from vesica.protocol.message import Message
 from vesica.protocol.party import Guest, Host, Party
 
 Augment = Literal["none", "weak"]
+Encode = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,7 @@ class EndToEnd:
     """Split-nn's training, with which other methods go on from the models they have.
 
     After each epoch the host scores the validation rows and tells the guests whether to keep it and whether to stop.
+    Where the run stops at a number of bytes, it also tells them with the gradients of every batch what follows.
     """
 
     epochs: int
@@ -40,25 +46,43 @@ class EndToEnd:
         stopping.take(better=True)  # as it is now, should the host find no epoch better
         parts: dict[str, Stateful] = {"encoder": me.encoder, "optimiser": optimiser, "stopping": stopping}
         for epoch in me.resumable(step).steps(self.epochs, parts):
-            order = me.public_random(f"batches of epoch {epoch}")
-            for batch in batches(len(me.rows.train), self.batch_size, generator=order):
-                representations = encode(me.rows.train[batch])
-                me.host.send("representations", representations)
-                gradients = me.host.receive("gradients", shape=representations.shape).tensor
-                optimiser.zero_grad()
-                representations.backward(gradients)
-                optimiser.step()
-            me.host.send("representations", me.represent(me.rows.validation))
+            then = self._follow_batches(me, epoch, encode, optimiser)
+            if then == "train":
+                continue
+            if then != "close":
+                me.host.send("representations", me.represent(me.rows.validation))
             verdict = me.host.receive("verdict")
             stopping.take(better=verdict.scalar("better", bool))
             if verdict.scalar("stop", bool):
                 break
         stopping.restore_best()
 
-    def lead(self, me: Host, labels: Tensor, *, step: str, before: tuple[float, float] | None = None) -> None:
+    def _follow_batches(self, me: Guest, epoch: int, encode: Encode, optimiser: Optimizer) -> Then:
+        """An epoch, or what fits of it; returns what follows."""
+        for batch in self._batches(me, epoch):
+            representations = encode(me.rows.train[batch])
+            me.host.send("representations", representations)
+            gradients = me.host.receive("gradients", shape=representations.shape)
+            optimiser.zero_grad()
+            representations.backward(gradients.tensor)
+            optimiser.step()
+            if me.conversation.stop_at_bytes is not None and what_follows(gradients) != "train":
+                return what_follows(gradients)
+        return "score" if me.conversation.stop_at_bytes is None else "train"
+
+    def lead(
+        self,
+        me: Host,
+        labels: Tensor,
+        *,
+        step: str,
+        before: tuple[float, float] | None = None,
+        rows_after: int = 0,
+    ) -> None:
         """Go on from the head and the encoder that the host has, with these labels, one a row of the host.
 
-        Only an epoch that is better than `before` on the validation rows is kept.
+        Only an epoch that is better than `before` on the validation rows is kept. A limit of bytes leaves room for the
+        representations of `rows_after` rows, which the guests send when this has ended.
         """
         assert me.head is not None
         mine: dict[str, nn.Module] = {"head": me.head}
@@ -68,25 +92,60 @@ class EndToEnd:
         stopping = Stopping(mine, patience=self.patience)
         if before is not None:
             stopping.judge(before)
+        limit = self._limit(me, must_score=before is not None, rows_after=rows_after)
         parts: dict[str, Stateful] = {**mine, "optimiser": optimiser, "stopping": stopping}
         for epoch in me.resumable(step).steps(self.epochs, parts):
-            order = me.public_random(f"batches of epoch {epoch}")
-            for batch in batches(len(me.rows.train), self.batch_size, generator=order):
-                rows = me.rows.train[batch]
-                received = [part.requires_grad_() for part in me.gather_representations(len(rows))]
-                own = [] if me.encoder is None else [encode(rows)]
-                optimiser.zero_grad()
-                me.task.loss(me.head([*own, *received]), labels[rows]).backward()
-                optimiser.step()
-                for link, part in zip(me.guests.values(), received, strict=True):
-                    link.send("gradients", part.grad)
-            value = self._validate(me, labels)
-            better = stopping.judge(value)
-            me.conversation.note(value[0])
-            me.tell("verdict", scalars={"better": better, "stop": stopping.stop})
-            if stopping.stop:
+            then = self._lead_batches(me, epoch, encode, optimiser, labels, limit)
+            if then == "train":
+                continue
+            verdict = self._judge(me, labels, stopping, then)
+            me.tell("verdict", scalars=verdict)
+            if verdict["stop"]:
                 break
         stopping.restore_best()
+
+    def _lead_batches(
+        self, me: Host, epoch: int, encode: Encode, optimiser: Optimizer, labels: Tensor, limit: ByteLimit | None
+    ) -> Then:
+        """An epoch, or what fits of it; returns what follows."""
+        assert me.head is not None
+        for number, batch in enumerate(self._batches(me, epoch)):
+            rows = me.rows.train[batch]
+            received = [part.requires_grad_() for part in me.gather_representations(len(rows))]
+            own = [] if me.encoder is None else [encode(rows)]
+            optimiser.zero_grad()
+            me.task.loss(me.head([*own, *received]), labels[rows]).backward()
+            optimiser.step()
+            then = None if limit is None else limit.after(number, last_epoch=epoch + 1 == self.epochs)
+            for link, part in zip(me.guests.values(), received, strict=True):
+                link.send("gradients", part.grad, scalars={} if then is None else {"then": then})
+            if then not in (None, "train"):
+                return then
+        return "score" if limit is None else "train"
+
+    def _judge(self, me: Host, labels: Tensor, stopping: Stopping, then: Then) -> dict[str, bool]:
+        """The verdict on the models as they are now: whether to keep them, and whether to stop."""
+        if then == "close":
+            me.conversation.statements.append(
+                "The bytes left no room to score the validation rows: the last state of the models is kept, unseen."
+            )
+            return {"better": True, "stop": True}
+        value = self._validate(me, labels)
+        better = stopping.judge(value)
+        me.conversation.note(value[0])
+        return {"better": better, "stop": stopping.stop or then == "final"}
+
+    def _batches(self, me: Party, epoch: int) -> Iterator[Tensor]:
+        """Positions in the training rows, which every party draws alike."""
+        order = me.public_random(f"batches of epoch {epoch}")
+        return batches(len(me.rows.train), self.batch_size, generator=order)
+
+    def _limit(self, me: Host, *, must_score: bool, rows_after: int) -> ByteLimit | None:
+        stop_at_bytes = me.conversation.stop_at_bytes
+        if stop_at_bytes is None:
+            return None
+        sizes = [len(batch) for batch in self._batches(me, 0)]  # they are the same in every epoch
+        return ByteLimit(me, stop_at_bytes, sizes, must_score=must_score, rows_after=rows_after)
 
     @torch.no_grad()
     def _validate(self, me: Host, labels: Tensor) -> tuple[float, float]:
@@ -96,7 +155,7 @@ class EndToEnd:
         outputs = me.head([*own, *me.gather_representations(len(rows))])
         return standing(me.task, outputs, labels[rows])
 
-    def _encode(self, me: Party) -> Callable[[Tensor], Tensor]:
+    def _encode(self, me: Party) -> Encode:
         """From rows to what the party's encoder makes of them in training."""
         if self.augment == "none" or me.encoder_spec is None:
             return me.encode
@@ -107,3 +166,12 @@ class EndToEnd:
     def _adam(self, *modules: nn.Module) -> torch.optim.Adam:
         parameters = [parameter for module in modules for parameter in module.parameters()]
         return torch.optim.Adam(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
+
+
+def what_follows(gradients: Message) -> Then:
+    """The host's word for it, where a run stops at a number of bytes."""
+    said = gradients.scalar("then", str)
+    for word in THENS:
+        if word == said:
+            return word
+    raise ProtocolError(f"message 'gradients': expected 'then' as one of {', '.join(THENS)}; got {said!r}")

@@ -47,6 +47,7 @@ class Ledger:
         """Start over from the entries of a checkpoint."""
         self.entries: list[Entry] = []
         self.rounds = 0
+        self.wire = 0  # bytes, sent and received
         self.sent_bytes = 0
         self._upwards: bool | None = None
         for entry in entries:
@@ -66,6 +67,7 @@ class Ledger:
         if entry.round:
             self.rounds = entry.round
             self._upwards = entry.receiver == self.host
+            self.wire += entry.wire
             self.sent_bytes += entry.wire if entry.sender == self.party else 0
 
     @property
@@ -76,10 +78,6 @@ class Ledger:
     @property
     def payload(self) -> int:
         return sum(entry.payload for entry in self.messages)
-
-    @property
-    def wire(self) -> int:
-        return sum(entry.wire for entry in self.messages)
 
     @property
     def up(self) -> int:

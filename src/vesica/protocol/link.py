@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from vesica.errors import LateError, ProtocolError
+from vesica.learning.meeting import Meet, alone
 from vesica.privacy import Spent
 from vesica.protocol.budget import Meter
 from vesica.protocol.journal import Journal
@@ -66,7 +67,9 @@ class Conversation:
     statements: list[str] = field(default_factory=list)  # what the messages give away, in plain words
     clock: Callable[[], float] = time.monotonic  # seconds since the run began, earlier lives included
     privacy: Spent | None = None  # what the messages cost, where a mechanism guarantees it
+    meet: Meet = alone  # where parties of one process come together to train
     wait: float | None = None  # how many seconds a host gives its guests, where it can do without; None: for ever
+    stop_at_bytes: int | None = None  # end-to-end training ends before it takes more; None: no limit
 
     def note(self, value: float) -> None:
         """Put a validation value on the curve, where it stands in rounds and bytes; one that is undefined is not."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from vesica.errors import InputError, ProtocolError, nearest
 from vesica.protocol.wire import DTYPES, WIRES, Layout, Wire, can_travel, read, write
 
-__all__ = ["WIRES", "Message", "Scalar", "Wire", "decode", "encode", "payload_bytes"]
+__all__ = ["WIRES", "Message", "Scalar", "Wire", "decode", "encode", "frame_bytes", "payload_bytes"]
 
 Scalar = bool | int | float | str
 Buffer = bytes | bytearray | memoryview
@@ -128,6 +128,12 @@ def decode(frame: Buffer, *, max_bytes: int = MAX_FRAME) -> Message:
         end = start + layout.nbytes
         tensors[layout.name] = read(torch.from_numpy(data)[start:end], layout)
     return Message(header.kind, tensors, dict(header.scalars))
+
+
+def frame_bytes(message: Message, *, wire: Wire = "float32") -> int:
+    """How long a message's frame is. Of its tensors only the shapes count: they may be on the meta device."""
+    layouts = [Layout.of(name, tensor, wire=wire) for name, tensor in message.tensors.items()]
+    return _places(layouts, after=len(_head(message, layouts)))[1]
 
 
 def payload_bytes(frame: Buffer) -> int:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from vesica.errors import InputError, LateError
 from vesica.metrics import Task
 from vesica.models import AnyHead, EncoderSpec
+from vesica.privacy import Release
 from vesica.protocol.ledger import Entry
 from vesica.protocol.link import Conversation, Link
 from vesica.protocol.message import Message, Scalar
@@ -70,9 +71,10 @@ class Party:
     encoder_spec: EncoderSpec | None  # None: a host with labels only
     conversation: Conversation
     links: Mapping[str, Link]
-    agreed: bytes = b""  # a digest of what all parties agreed on
+    agreed: bytes = b""  # a digest of what all parties agreed on, which public random numbers follow from
     encoder: nn.Module | None = None  # left out: a fresh one
     parties: tuple[str, ...] = ()  # everyone who takes part, the host first
+    release: Release | None = None  # what is done to representations before they are given away
 
     def __post_init__(self) -> None:
         self.milestones: dict[str, Milestone] = {}
@@ -96,13 +98,16 @@ class Party:
 
     @torch.no_grad()
     def represent(self, rows: Tensor) -> Tensor:
-        """The representations of own rows, to give away: evaluation mode, no augmentation, no gradients."""
+        """The representations of own rows, to give away: evaluation mode, no augmentation, no gradients.
+
+        In training and in prediction they leave from here, so that none leaves without its noise.
+        """
         assert self.encoder is not None, f"{self.name} has no features"
         training = self.encoder.training
         self.encoder.eval()
         representations = torch.cat([self.encode(some) for some in rows.split(_ROWS_AT_ONCE)])
         self.encoder.train(training)
-        return representations
+        return representations if self.release is None else self.release(representations)
 
     def milestone(self, name: str) -> None:
         """Remember how things stand: an earlier method's result, scored beside this one's in the end."""

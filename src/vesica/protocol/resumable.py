@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from vesica.errors import RunFolderError
+from vesica.learning.draws import random_state, set_random_state
 from vesica.learning.resume import Stateful
 from vesica.protocol.journal import sync
 from vesica.protocol.link import Conversation, Link
-
-_RANDOM_CPU, _RANDOM_CUDA = "random.cpu", "random.cuda"
 
 
 def pack(value: Any, tensors: dict[str, Tensor]) -> Any:
@@ -66,19 +64,6 @@ def load(path: Path) -> Any:
             return unpack(json.loads(file.metadata()["state"]), tensors)
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         raise RunFolderError(f"{path} is torn ({error}): start again in a new folder") from error
-
-
-def random_state() -> dict[str, Tensor]:
-    states = {_RANDOM_CPU: torch.get_rng_state()}
-    if torch.cuda.is_initialized():
-        states[_RANDOM_CUDA] = torch.cuda.get_rng_state()
-    return states
-
-
-def set_random_state(states: Mapping[str, Tensor]) -> None:
-    torch.set_rng_state(states[_RANDOM_CPU])
-    if _RANDOM_CUDA in states:
-        torch.cuda.set_rng_state(states[_RANDOM_CUDA])
 
 
 class Resumable:

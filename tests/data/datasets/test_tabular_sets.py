@@ -82,6 +82,16 @@ def test_uji_floor_predicts_building_and_floor_from_the_signals_alone(put):
     assert data.views["fingerprints"].columns["WAP520"].tolist() == [-105, -60, -105]
 
 
+def test_uji_position_predicts_how_far_east_from_the_signals_alone(put):
+    root = put("uji_indoorloc/trainingData.csv", uji_file(uji_row(2, 0, 1), uji_row(0, 0, 1)))
+    put("uji_indoorloc/validationData.csv", uji_file(uji_row(1, 3, 1)))
+    data = load_dataset("uji-position", root)
+    assert (data.task, data.metric) == ("regression", "rmse")
+    assert data.label.tolist() == [-7541.26] * 3
+    assert data.test.tolist() == [False, False, True]
+    assert list(data.views["fingerprints"].columns) == list(COLUMNS[:520])
+
+
 def test_a_uji_file_of_another_width_is_one_sentence(put):
     root = put("uji_indoorloc/trainingData.csv", "WAP001,TIMESTAMP\n1,2\n")
     with pytest.raises(InputError, match=r"^uji: .*trainingData\.csv has 2 columns where 529 are expected; replace"):

@@ -15,6 +15,7 @@ from vesica.data.datasets import (
     movielens,
     nus_wide,
     phishing,
+    pixel_pairs,
     superconduct,
     uji,
 )
@@ -22,7 +23,7 @@ from vesica.data.datasets.dataset import DataSet
 from vesica.data.datasets.source import Source
 from vesica.errors import InputError, nearest
 
-__all__ = ["DATASETS", "DataSet", "Source", "load_dataset"]
+__all__ = ["DATASETS", "DataSet", "Source", "is_here", "load_dataset"]
 
 DATASETS: dict[str, Source] = {
     "credit": credit.SOURCE,
@@ -33,8 +34,10 @@ DATASETS: dict[str, Source] = {
     "phishing": phishing.SOURCE,
     "uji": uji.SOURCE,
     "uji-floor": uji.FLOOR_SOURCE,
+    "uji-position": uji.POSITION_SOURCE,
     "covtype": covtype.SOURCE,
     "gisette": gisette.SOURCE,
+    "pixel-pairs": pixel_pairs.SOURCE,
     "superconduct": superconduct.SOURCE,
     "nus-wide": nus_wide.SOURCE,
     "nus-wide-tags": nus_wide.TAGS_SOURCE,
@@ -52,3 +55,9 @@ def load_dataset(name: str, data_dir: Path | None) -> DataSet:
     if name not in DATASETS:
         raise InputError(f"there is no data set '{name}'{nearest(name, DATASETS)}")
     return DATASETS[name].load(data_dir)
+
+
+def is_here(name: str, data_dir: Path | None) -> bool:
+    """Whether the data directory has the folder of a data set, or it needs none."""
+    folder = DATASETS[name].folder
+    return not folder or (data_dir is not None and (data_dir / folder).is_dir())

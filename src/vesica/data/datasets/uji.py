@@ -9,7 +9,7 @@ from vesica.data.datasets.dataset import DataSet
 from vesica.data.datasets.files import Files
 from vesica.data.datasets.parse import named_numbers
 from vesica.data.datasets.source import Source
-from vesica.data.table import Column, Table
+from vesica.data.table import Array, Column, Table
 
 SIGNALS = tuple(f"WAP{number:03d}" for number in range(1, 521))
 CATEGORIES = ("BUILDINGID", "SPACEID", "RELATIVEPOSITION", "USERID", "PHONEID")
@@ -41,14 +41,30 @@ def load_floor(data_dir: Path | None) -> DataSet:
     files, becomes -105 dBm: weaker than any that was, where 100 would read as the strongest.
     """
     files = Files("uji-floor", FLOOR_SOURCE, data_dir)
-    train, test = (named_numbers(files.read(name), COLUMNS) for name in FLOOR_SOURCE.files)
-    numbers = {name: np.concatenate([train[name], test[name]]) for name in COLUMNS}
+    numbers, view, is_test = _signals(files)
     # Buildings 0 and 1 have four floors, building 2 has five.
     label = (4 * numbers["BUILDINGID"] + numbers["FLOOR"]).astype(np.int64)
+    return DataSet("uji-floor", "classification", "accuracy", {"fingerprints": view}, label, is_test, files.sha256)
+
+
+def load_position(data_dir: Path | None) -> DataSet:
+    """How far east, in metres: the longitude of the files, from what `load_floor` learns from and with its test rows.
+
+    One coordinate of the position, for a label is one number.
+    """
+    files = Files("uji-position", POSITION_SOURCE, data_dir)
+    numbers, view, is_test = _signals(files)
+    label = numbers["LONGITUDE"]
+    return DataSet("uji-position", "regression", "rmse", {"fingerprints": view}, label, is_test, files.sha256)
+
+
+def _signals(files: Files) -> tuple[dict[str, Array], Table, Array]:
+    """All columns of both files, the signals as a table, and which rows are the official validation rows."""
+    train, test = (named_numbers(files.read(name), COLUMNS) for name in FLOOR_SOURCE.files)
+    numbers = {name: np.concatenate([train[name], test[name]]) for name in COLUMNS}
     columns = {name: np.where(numbers[name] == NOT_DETECTED, BELOW_ANY_SIGNAL, numbers[name]) for name in SIGNALS}
-    views = {"fingerprints": Table(row_ids(len(label)), columns)}
-    is_test = np.arange(len(label)) >= len(train["FLOOR"])
-    return DataSet("uji-floor", "classification", "accuracy", views, label, is_test, files.sha256)
+    rows = len(numbers["FLOOR"])
+    return numbers, Table(row_ids(rows), columns), np.arange(rows) >= len(train["FLOOR"])
 
 
 WHERE = "the UCI Machine Learning Repository, data set 310 (UJIIndoorLoc)"
@@ -65,5 +81,12 @@ FLOOR_SOURCE = Source(
     folder="uji_indoorloc",
     about="UJIIndoorLoc: building and floor (13 classes) from 520 Wi-Fi signals, 19,937 + 1,111 rows",
     files=("trainingData.csv", "validationData.csv"),
+    where=WHERE,
+)
+POSITION_SOURCE = Source(
+    load_position,
+    folder="uji_indoorloc",
+    about="UJIIndoorLoc: how far east, in metres, from 520 Wi-Fi signals, 19,937 + 1,111 rows",
+    files=FLOOR_SOURCE.files,
     where=WHERE,
 )

@@ -1,0 +1,52 @@
+"""What noise on the guests' representations guarantees and what it does not, in words."""
+
+from __future__ import annotations
+
+from vesica.privacy import Release, gaussian_epsilon
+
+UNTRAINED = "The encoders are not trained: this covers all that a guest gives the host, and what the host makes of it."
+PRIVATE = (
+    "It holds for the encoders as they are; their training with DP-SGD has a price of its own, and what both cost "
+    "together is stated too."
+)
+LEARNED = (
+    "It holds for the encoders as they are. That these were learned from the same rows is not covered, nor are their "
+    "weights, which nobody is sent: so no epsilon is stated for the run as a whole. It holds in full for rows that no "
+    "guest learned from, such as test rows and new ones."
+)
+
+
+def noise_claim(release: Release) -> str:
+    """Of plain noise, as in section 5.8 of the FedOnce paper."""
+    return (
+        "Every value of the representations that a guest releases, in training and in every prediction, carries "
+        f"Gaussian noise of standard deviation {release.sigma:g}, drawn from the operating system's entropy. The rows "
+        "are not clipped, so that it guarantees nothing: no epsilon is stated for it."
+    )
+
+
+def release_claim(release: Release, *, guests: int, delta: float, encoders: str) -> str:
+    """Of clipped and noised rows; `encoders` says what the guarantee is worth, by how these came about."""
+
+    def price(releases: int) -> str:
+        return f"{gaussian_epsilon([release.mechanism] * releases, delta):.3f}"
+
+    together = f", and {price(guests)} for one by each of the {guests} guests together" if guests > 1 else ""
+    return (
+        f"Each row that a guest releases, in training and in every prediction, is clipped to norm {release.clip:g} and "
+        f"carries Gaussian noise of standard deviation {release.sigma:.4g}, drawn from the operating system's entropy: "
+        f"differentially private at delta {delta:g}, with epsilon {price(1)} for one release by one guest{together}; "
+        "neighbours differ in one person's columns, replaced by any others (the analytic Gaussian mechanism, exact). "
+        "A run releases a row once; each later prediction of it, and each other run with it, is a release more: "
+        f"epsilon {price(2 * guests)} after the second. {encoders} Not covered: that a person is in the tables, the "
+        "scaling of columns, what the agreement says, and the host's own columns and labels."
+    )
+
+
+def total_claim(epsilon: float, delta: float) -> str:
+    """Of two budgets that one run spends."""
+    return (
+        f"The weights and the rows that the guests released together: epsilon {epsilon:.3f} at delta {delta:g} by "
+        "privacy loss distributions; neighbours differ in one person's record, left out of every training and any "
+        "other values in its released rows."
+    )

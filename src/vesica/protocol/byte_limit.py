@@ -1,0 +1,76 @@
+"""Where end-to-end training ends that may take so many bytes, as the host reckons it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Literal, get_args
+
+import torch
+
+from vesica.errors import InputError
+from vesica.protocol.message import Message, Scalar, Wire, frame_bytes
+from vesica.protocol.party import Host
+
+# What follows a batch: the next one; the validation rows, and a verdict; the same for the last time; a verdict alone.
+# All of one length, so that the length of a frame does not depend on the word.
+Then = Literal["train", "score", "final", "close"]
+THENS: tuple[Then, ...] = get_args(Then)
+
+
+class ByteLimit:
+    """Keeps the wire bytes of a run's training at or under a limit, and ends it where one more batch would not fit.
+
+    The validation rows are scored after the last batch, so room for that is kept back. Where a batch fits and the
+    scoring at an epoch's end does not fit beside it, the batch goes first. Where not even one batch and one scoring
+    fit, the batches that do are trained unscored, unless there is something to be better than (`must_score`).
+    """
+
+    def __init__(self, me: Host, limit: int, batches: Sequence[int], *, must_score: bool, rows_after: int) -> None:
+        """`batches` are the rows of an epoch's batches; of `rows_after` the guests send representations in the end."""
+        self._me, self._limit, self._batches = me, limit, batches
+        # A verdict of two false words is the longest.
+        verdict = len(me.guests) * frame_bytes(Message("verdict", {}, {"better": False, "stop": False}))
+        after = self._up(rows_after) if rows_after else 0
+        self._scoring = self._up(len(me.rows.validation)) + verdict
+        first = me.conversation.ledger.wire + sum(self._exchange(rows) for rows in batches[:1])
+        self._scores = must_score or first + self._scoring + after <= limit
+        self._kept_back = (self._scoring if self._scores else verdict) + after
+        if not self._fits(first):
+            raise InputError(
+                f"not even one batch fits into --stop-at-bytes {limit:,}: the bytes would come to "
+                f"{first + self._kept_back:,}; raise it, or take a smaller batch_size or dim or a narrower wire"
+            )
+
+    def after(self, batch: int, *, last_epoch: bool) -> Then:
+        """What follows this batch of an epoch, whose gradients are about to leave."""
+        ends = batch + 1 == len(self._batches)
+        passed = self._me.conversation.ledger.wire + self._down(self._batches[batch])
+        following = passed + self._exchange(self._batches[0 if ends else batch + 1])
+        if (ends and last_epoch) or not self._fits(following):
+            return "final" if self._scores else "close"
+        return "score" if ends and self._fits(following + self._scoring) else "train"
+
+    def _fits(self, total: int) -> bool:
+        return total + self._kept_back <= self._limit
+
+    def _exchange(self, rows: int) -> int:
+        return self._up(rows) + self._down(rows)
+
+    def _up(self, rows: int) -> int:
+        return self._wire_bytes("representations", rows)
+
+    def _down(self, rows: int) -> int:
+        return self._wire_bytes("gradients", rows)
+
+    def _wire_bytes(self, kind: str, rows: int) -> int:
+        """Of a message to or from every guest."""
+        dims, wire = self._me.dims, self._me.conversation.wire
+        return sum(_length(kind, rows, dims[guest], wire) for guest in self._me.guests)
+
+
+@cache  # a training asks for the same few lengths again and again
+def _length(kind: str, rows: int, dim: int, wire: Wire) -> int:
+    """Of the frame with a value for every row and dimension."""
+    scalars: dict[str, Scalar] = {"then": "train"} if kind == "gradients" else {}
+    return frame_bytes(Message(kind, {"values": torch.empty(rows, dim, device="meta")}, scalars), wire=wire)
