@@ -22,13 +22,13 @@ def ids(rows: int) -> np.ndarray:
     return np.array([f"p{i:04d}" for i in range(rows)], dtype=object)
 
 
-def photo_federation(*, rows: int = 100, keep: int = 40) -> Federation:
+def photo_federation(*, rows: int = 100, keep: int = 40, size: int = 8) -> Federation:
     """A bank with labels only and a guest with images: bright above, or bright below."""
     random = np.random.default_rng(7)
     label = random.integers(0, 2, rows)
-    image = random.integers(0, 120, (rows, 8, 8, 1))
-    image[label == 0, :4] += 120
-    image[label == 1, 4:] += 120
+    image = random.integers(0, 120, (rows, size, size, 1))
+    image[label == 0, : size // 2] += 120
+    image[label == 1, size // 2 :] += 120
     return Federation(
         PartyData("bank", Table(ids(rows))),
         label,

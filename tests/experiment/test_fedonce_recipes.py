@@ -18,7 +18,7 @@ from vesica.cli import main
 from vesica.data import SCENARIOS, scenario, split_rows
 from vesica.data.datasets import is_here
 from vesica.experiment import fit
-from vesica.experiment.fit import check_stop, check_waiting
+from vesica.experiment.checks import check_stop, check_waiting
 from vesica.experiment.recipes import Case, Recipe, find_recipe, reproduce
 from vesica.experiment.tables import read_lines, read_published, summarise
 from vesica.methods import FedOnce, check_fields

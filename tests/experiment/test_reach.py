@@ -54,7 +54,7 @@ def test_an_error_that_falls_is_one_that_gets_better() -> None:
         line("split-nn", [[2000, 1.0]], seed=1),
         line("split-nn", [[2000, 1.0]], cut={"host": 2}),
         line("split-nn", [[2000, 1.0]], encoders={"host": ["cnn", 8], "guest-1": ["cnn", 8]}),
-        line("split-nn, stopped at 2,000 bytes", [[2000, 1.0]]),
+        line("split-nn, at most 2,000 bytes", [[2000, 1.0]]),
         line("split-nn", []),
     ],
 )

@@ -1,5 +1,6 @@
 """Recipes: cases have folders of their own; what is finished is read, with where and when it came about."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,24 @@ def test_cases_that_differ_in_anything_have_folders_of_their_own() -> None:
         Case(SHORT, "credit", overlap=50, parties=4),
     ]
     assert len({case.folder for case in cases}) == len(cases)
+
+
+def test_a_finished_case_is_not_read_once_a_default_means_something_else(tmp_path: Path) -> None:
+    short = recipe(Case(SHORT, "credit", overlap=50))
+    _, first = (list(reproduce(short, "table", out=tmp_path)) for _ in range(2))  # the second is read
+    kept = tmp_path / short.cases(1)[0].folder / "reproduced.json"
+    written = json.loads(kept.read_text())
+    del written["settings"]["wait"]  # as of a version that did not have it
+    kept.write_text(json.dumps(written))
+    assert list(reproduce(short, "table", out=tmp_path)) == first
+    kept.write_text(json.dumps(written | {"settings": written["settings"] | {"method.batch_size": 7}}))
+    with pytest.raises(InputError, match=r"of another version \(method.batch_size\): give another --out"):
+        list(reproduce(short, "table", out=tmp_path))
+
+
+def test_columns_are_not_ranked_by_rows_that_are_held_out() -> None:
+    with pytest.raises(InputError, match="alpha ranks columns by rows that a hold-out would score"):
+        Case(SHORT, "credit", hold_out=True, alpha=0.5).federation(None)
 
 
 def test_a_title_tells_all_in_which_cases_differ() -> None:
@@ -106,8 +125,10 @@ def test_a_computed_recipe_gives_a_line_a_row_and_has_no_cases(capsys: pytest.Ca
     assert [run.line["figures"] for run in done] == [{"k": 1, "epsilon": 2.5}, {"k": 2, "epsilon": None}]
     assert {run.line["table"] for run in done} == {"fig1"}
     assert computed.cases(3) == ()
-    for asked in ({"seeds": 2}, {"only": "k"}):
-        with pytest.raises(InputError, match="'fig1' is computed and has no cases: leave --seeds and --only out"):
+    for asked in ({"seeds": 2}, {"only": "k"}, {"out": Path("runs")}):
+        with pytest.raises(
+            InputError, match="'fig1' is computed and has no cases: leave --seeds, --only and --out out"
+        ):
             list(reproduce(computed, "fig1", **asked))  # type: ignore[arg-type]
 
 

@@ -163,7 +163,7 @@ def test_weights_are_a_networks_own_again_in_the_end() -> None:
     one, two = (lesson.encoder for lesson in lessons)
     before = copy.deepcopy(two.state_dict())
     with torch.no_grad():
-        for weight in one.parameters():
+        for weight in (*one.parameters(), *one.buffers()):
             assert weight.untyped_storage().nbytes() == weight.nbytes
             weight.zero_()
     torch.testing.assert_close(two.state_dict(), before, rtol=0, atol=0)

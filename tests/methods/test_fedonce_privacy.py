@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 import torch
 
-from federations import small_federation
+from federations import photo_federation, small_federation
 from vesica.errors import InputError
 from vesica.experiment import fit
-from vesica.methods import FedOnce, fedonce
+from vesica.methods import FedOnce, fedonce_privacy
+from vesica.models import CNN0, CNN1, MLP
+from vesica.models.filters import EdgeFilters, TurnedColumns
 from vesica.privacy import Mechanism, rdp_epsilon
 
 TINY: dict[str, Any] = {"guest_epochs": 2, "host_epochs": 3, "batch_size": 16, "epsilon": 4.0}
@@ -18,13 +20,13 @@ TINY: dict[str, Any] = {"guest_epochs": 2, "host_epochs": 3, "batch_size": 16, "
 def trainings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Every private training of a run: its rows and its mechanism."""
     found: list[dict[str, Any]] = []
-    train = fedonce.train_privately
+    train = fedonce_privacy.train_privately
 
     def watched(*given: Any, **named: Any) -> None:
         found.append(named)
         train(*given, **named)
 
-    monkeypatch.setattr(fedonce, "train_privately", watched)
+    monkeypatch.setattr(fedonce_privacy, "train_privately", watched)
     return found
 
 
@@ -75,6 +77,23 @@ def test_filters_are_the_encoder_as_it_was_drawn() -> None:
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
+def test_with_filters_and_epsilon_the_hosts_own_branch_is_not_trained_either() -> None:
+    private, plain = (
+        fit(FedOnce(representation="filters", host_epochs=1, batch_size=16, epsilon=epsilon), small_federation())
+        for epsilon in (4.0, None)
+    )
+    assert isinstance(private.models["bank"].encoder, TurnedColumns)
+    assert isinstance(plain.models["bank"].encoder, MLP)
+
+
+@pytest.mark.parametrize(
+    ("size", "representation", "kind"), [(8, "fixed", CNN0), (14, "fixed", CNN1), (8, "filters", EdgeFilters)]
+)
+def test_a_private_party_with_images_takes_few_weights_or_none(size: int, representation: Any, kind: type) -> None:
+    result = fit(FedOnce(representation=representation, **TINY), photo_federation(size=size))
+    assert type(result.models["camera"].encoder) is kind
+
+
 def test_for_the_papers_batch_assignment_no_epsilon_is_stated() -> None:
     result = fit(FedOnce(representation="heuristic-nat", **TINY), small_federation())
     assert (result.to_json()["epsilon"], result.to_json()["delta"]) == (None, None)
@@ -99,3 +118,18 @@ def test_what_has_no_guarantee_is_refused(settings: dict[str, Any], sentence: st
 def test_without_a_positive_epsilon_nothing_is_trained() -> None:
     with pytest.raises(InputError, match="epsilon is 0"):
         fit(FedOnce(representation="fixed", **(TINY | {"epsilon": 0.0})), small_federation())
+
+
+def test_two_budgets_together_are_never_below_the_one_of_the_weights() -> None:
+    alone, both = (
+        fit(FedOnce(representation="filters", **TINY, **more), small_federation())  # type: ignore[arg-type]
+        for more in ({}, {"representation_epsilon": 0.5})
+    )
+    assert alone.privacy is not None
+    assert both.privacy is not None
+    assert both.privacy.epsilon > alone.privacy.epsilon
+
+
+def test_filters_are_refused_where_they_would_have_to_learn() -> None:
+    with pytest.raises(InputError, match="filters are not trained"):
+        FedOnce(representation="filters", more_epochs=2)

@@ -15,11 +15,11 @@ from torch import Tensor
 from federations import small_federation
 from vesica.data import Table, split_rows
 from vesica.engines import InProcess
-from vesica.errors import InputError, PartyError, RunFolderError
+from vesica.errors import InputError, PartyError, RunFolderError, VesicaError
 from vesica.experiment import fit, predict_from, seat
 from vesica.experiment.models import PartyModel
-from vesica.methods import FedOnce, fedonce, make_method
-from vesica.privacy import Mechanism, Release, Spent, gaussian_epsilon, pld_epsilon, release
+from vesica.methods import FedOnce, SplitNN, fedonce, fedonce_privacy, make_method
+from vesica.privacy import Mechanism, Release, Spent, at_most, gaussian_epsilon, pld_epsilon, rdp_epsilon, release
 from vesica.privacy.release import gaussian_delta
 from vesica.protocol import Host
 from vesica.protocol.message import decode
@@ -120,7 +120,7 @@ def test_a_saved_model_that_does_not_say_its_noise_is_refused(tmp_path: Path) ->
     about = json.loads(path.read_text())
     assert about.pop("release") == {"sigma": 1.0, "clip": None}
     path.write_text(json.dumps(about))
-    with pytest.raises(RunFolderError, match="release"):
+    with pytest.raises(RunFolderError, match="saved by an earlier version, which knew of no noise"):
         PartyModel.load(tmp_path / "shop1")
 
 
@@ -167,8 +167,8 @@ def test_the_guests_of_one_person_compose() -> None:
     assert result.to_json()["epsilon"] == result.privacy.epsilon > 3
     (said,) = result.statements
     assert "with epsilon 2.000 for one release by one guest" in said
-    assert f"and {result.privacy.epsilon:.3f} for one by each of the 3 guests together" in said
-    assert f"epsilon {gaussian_epsilon([Mechanism(noise, 1.0, 6)], 1e-5):.3f} after the second" in said
+    assert f"and {at_most(result.privacy.epsilon)} for one by each of the 3 guests together" in said
+    assert f"epsilon {at_most(gaussian_epsilon([Mechanism(noise, 1.0, 6)], 1e-5))} after the second" in said
     assert "The encoders are not trained: this covers all that a guest gives the host" in said
 
 
@@ -185,24 +185,24 @@ def test_where_the_encoder_has_learned_from_the_rows_the_run_states_no_epsilon(r
 @pytest.mark.parametrize("representation", ["filters", "codebook"])
 def test_two_budgets_are_stated_and_added_up(representation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     trained: list[Mechanism] = []
-    train = fedonce.train_privately
+    train = fedonce_privacy.train_privately
 
     def watched(*given: Any, **named: Any) -> None:
         trained.append(named["mechanism"])
         train(*given, **named)
 
-    monkeypatch.setattr(fedonce, "train_privately", watched)
+    monkeypatch.setattr(fedonce_privacy, "train_privately", watched)
     method = FedOnce(representation=representation, epsilon=3.0, representation_epsilon=2.0, **TINY)  # type: ignore[arg-type]
     result = fit(method, small_federation(guests=2))
     released, weights, total = result.statements
     noise = Release.private(2.0, 1e-5, clip=1.0).sigma / 2
-    spent = pld_epsilon([*trained, *[Mechanism(noise, 1.0, 1)] * 2], 1e-5)
+    spent = rdp_epsilon([*trained, *[Mechanism(noise, 1.0, 1)] * 2], 1e-5)
     assert result.privacy == Spent(pytest.approx(spent, rel=1e-6), 1e-5)  # type: ignore[arg-type]
     assert spent > max(pld_epsilon(trained, 1e-5), gaussian_epsilon([Mechanism(noise, 1.0, 2)], 1e-5))
     assert "epsilon 2.000 for one release by one guest" in released
     assert ("has a price of its own" in released) == (representation == "codebook")
     assert "The weights of all models together are differentially private, epsilon 3.000" in weights
-    assert f"together: epsilon {spent:.3f} at delta 1e-05" in total
+    assert f"together: epsilon {at_most(spent)} at delta 1e-05" in total
 
 
 def test_the_papers_batch_assignment_gets_no_epsilon_from_noise_either() -> None:
@@ -254,3 +254,19 @@ def test_what_makes_no_sense_is_refused(settings: dict[str, Any], sentence: str)
 def test_the_fields_can_be_set_from_text() -> None:
     assert make_method("fedonce", {"sigma_r": "0.5"}) == FedOnce(sigma_r=0.5)
     assert make_method("fedonce", {"representation_epsilon": "8"}) == FedOnce(representation_epsilon=8.0)
+
+
+def test_end_to_end_training_refuses_a_guest_with_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SplitNN, "representation_noise", Release(1.0), raising=False)
+    with pytest.raises(VesicaError, match="end-to-end training sends rows as they are and has no noise for them"):
+        fit(SplitNN(epochs=1), small_federation())
+
+
+def test_a_guest_that_is_late_has_released_its_rows_all_the_same() -> None:
+    method = FedOnce(representation="filters", representation_epsilon=2.0, **TINY)
+    all_there, one_late = (
+        fit(method, small_federation(guests=2), wait=wait, absent=absent)
+        for wait, absent in ((None, ()), (60.0, ("shop2",)))
+    )
+    assert one_late.missing == ("shop2",)
+    assert one_late.privacy == all_there.privacy

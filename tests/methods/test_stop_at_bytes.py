@@ -213,6 +213,6 @@ def test_a_case_of_a_recipe_can_be_stopped_and_says_so() -> None:
     assert cases[1].title == "split-nn on credit, 50 aligned, seed 0, stop_at_bytes=30000, epochs=9"
     whole, stopped = (run.line for run in reproduce(Recipe("a test", lambda seeds: cases), "fig5"))
     assert stopped["bytes"]["wire"] <= 30_000 < whole["bytes"]["wire"]
-    assert stopped["title"] == "split-nn, stopped at 30,000 bytes"
+    assert stopped["title"] == "split-nn, at most 30,000 bytes"
     assert stopped["config"]["stop_at_bytes"] == 30_000
     assert stopped["config_hash"] != whole["config_hash"]

@@ -37,6 +37,13 @@ def test_every_image_has_one_length_and_brightness_does_not_matter() -> None:
     assert torch.equal(encoder(torch.zeros_like(images)), torch.zeros(5, 128))
 
 
+def test_an_edge_four_times_as_strong_counts_twice() -> None:
+    image = torch.zeros(1, 1, 14, 14)
+    image[..., 3:], image[..., 10:] = 0.2, 1.0  # up by .2 on the left, by .8 on the right
+    right = build_encoder("filters", QUADRANT, dim=16)(image).reshape(4, 2, 2)[0]
+    assert torch.allclose(right[:, 1] / right[:, 0], torch.tensor(2.0), atol=1e-4)
+
+
 def test_a_kernel_answers_to_its_own_slope_most() -> None:
     kernels = edge_kernels(8)[:, 0]
     assert torch.allclose(kernels.sum(dim=(1, 2)), torch.zeros(8), atol=1e-6)

@@ -37,6 +37,18 @@ class Twice(nn.Module):
         return outputs
 
 
+class NotCalled(nn.Module):
+    """Uses a layer's weight, and never the layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 3), nn.Linear(3, 2)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        outputs: Tensor = self.second(torch.tanh(nn.functional.linear(rows, self.first.weight, self.first.bias)))
+        return outputs
+
+
 class Folded(nn.Module):
     """Positions folded into the rows, so that what the layer is given is not row by row."""
 
@@ -131,6 +143,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "used twice": lambda: (Twice(), numbers(4)),
     "tied": lambda: (Tied(), numbers(4)),
     "folded": lambda: (Folded(), numbers(4)),
+    "not called": lambda: (NotCalled(), numbers(4)),
     "words": lambda: (Words(), torch.randint(3, (ROWS, 6))),
 }
 

@@ -150,9 +150,9 @@ def test_a_row_that_is_not_finite_is_not_released(value: float) -> None:
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
 def test_bad_values_are_refused(bad: float) -> None:
-    with pytest.raises(InputError, match=r"the noise on released rows is .*: give a positive number"):
+    with pytest.raises(InputError, match=r"the noise on released rows is .*: give a number from 1e-30 to"):
         Release(bad)
-    with pytest.raises(InputError, match=r"the clip of released rows is .*: give a positive number"):
+    with pytest.raises(InputError, match=r"the clip of released rows is .*: give a number from 1e-30 to"):
         Release(1.0, bad)
     with pytest.raises(InputError, match=r"epsilon is .*: give a positive number"):
         gaussian_noise(bad, 1e-5)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
@@ -19,22 +18,20 @@ import torch
 from vesica import __version__
 from vesica.data.federation import Federation
 from vesica.data.rows import Split, split_rows
-from vesica.engines import ENGINES, InProcess
-from vesica.errors import InputError, nearest
+from vesica.engines import InProcess
+from vesica.experiment.checks import check_settings, check_stop, check_waiting
 from vesica.experiment.folder import RunFolder, write_lines
 from vesica.experiment.result import Result
 from vesica.experiment.seat import Outcome, Seat
-from vesica.methods import Method, check_fields, config_of, name_of
+from vesica.methods import Method, config_of, name_of
 from vesica.protocol import Budget, Guest, Host, Ledger, Link
 from vesica.protocol.agreement import Terms, digest_of
 from vesica.protocol.budget import Meter
 from vesica.protocol.journal import Journal
 from vesica.protocol.link import Conversation, Progress, silently
-from vesica.protocol.message import WIRES, Wire
+from vesica.protocol.message import Wire
 from vesica.protocol.resumable import recall
 
-DEVICES = ("cpu", "cuda")
-SIMULATION = "in-process"
 # A GPU takes longer to begin the steps of one small network than to do those of many. On a CPU every guest trains by
 # itself, so that what it comes to is the same to the bit on every engine.
 TRAIN_TOGETHER_ON = ("cuda",)
@@ -136,7 +133,7 @@ def validate_blindly(split: Split, *, seed: int) -> Split:
 
 def title_of(method: Method, *, missing: Sequence[str], stop_at_bytes: int | None) -> str:
     """What tables call the result: the method, with what makes another result of it."""
-    stopped = [] if stop_at_bytes is None else [f"stopped at {stop_at_bytes:,} bytes"]
+    stopped = [] if stop_at_bytes is None else [f"at most {stop_at_bytes:,} bytes"]
     return ", ".join([getattr(method, "title", name_of(method)), *stopped, *(f"without {guest}" for guest in missing)])
 
 
@@ -156,51 +153,6 @@ def with_outcome(result: Result, method: str, outcome: Outcome) -> Result:
         statements=outcome.statements,
         privacy=outcome.privacy,
     )
-
-
-def check_settings(method: Method, *, wire: str, engine: str, device: str) -> None:
-    check_fields(method)
-    if wire not in WIRES:
-        raise InputError(f"there is no wire '{wire}'{nearest(wire, WIRES)}")
-    if engine not in ENGINES:
-        raise InputError(f"there is no engine '{engine}'{nearest(engine, ENGINES)}")
-    if engine != SIMULATION and getattr(method, "simulation_only", False):
-        raise InputError(f"{name_of(method)} needs all tables in one place: it runs with --engine {SIMULATION} only")
-    if device.partition(":")[0] not in DEVICES:
-        raise InputError(f"there is no device '{device}'{nearest(device, DEVICES)}")
-    if device != "cpu" and not torch.cuda.is_available():
-        raise InputError(f"device is '{device}' and this machine has no CUDA: use cpu")
-
-
-def check_waiting(method: Method, guests: Sequence[str], *, wait: float | None, absent: Sequence[str]) -> None:
-    """Refuse a deadline nobody can mean, and one for a method that needs every guest."""
-    if wait is None and not absent:
-        return
-    if not getattr(method, "stands_missing", False):
-        raise InputError(
-            f"{name_of(method)} with these settings leaves no guest out and takes no --wait and no --absent: "
-            "take fedonce without more_epochs for that"
-        )
-    if wait is None:
-        raise InputError("--absent without --wait would never end: give the seconds after which a guest is left out")
-    if not 0 < wait < math.inf:
-        raise InputError(f"--wait is {wait:g}: give a number of seconds above 0")
-    for name in absent:
-        if name not in guests:
-            raise InputError(f"--absent names '{name}', who is no guest here{nearest(name, guests)}")
-
-
-def check_stop(method: Method, stop_at_bytes: int | None) -> None:
-    """Refuse a number of bytes to stop at for a method that cannot stop there."""
-    if stop_at_bytes is None:
-        return
-    if not getattr(method, "stops_at_bytes", False):
-        raise InputError(
-            f"{name_of(method)} with these settings does not train end to end and takes no --stop-at-bytes: "
-            "take split-nn, fedonce with more_epochs or few-shot with finetune_iterations for that"
-        )
-    if stop_at_bytes < 1:
-        raise InputError(f"--stop-at-bytes is {stop_at_bytes}: give a number of bytes above 0")
 
 
 def describe(

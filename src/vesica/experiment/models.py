@@ -65,6 +65,8 @@ class PartyModel:
     def load(cls, folder: Path) -> PartyModel:
         try:
             about = json.loads((folder / "model.json").read_text())
+            if "release" not in about:
+                raise ValueError("it was saved by an earlier version, which knew of no noise: train it again")
             tensors = load_file(folder / "model.safetensors")
             spec = _maybe(EncoderSpec.from_json, about["encoder"])
             encoder = None if spec is None else _fill(spec.build(), tensors, "encoder")

@@ -25,7 +25,7 @@ from vesica.errors import InputError, nearest
 from vesica.experiment.fit import fit
 from vesica.experiment.folder import read_json, write_atomically
 from vesica.experiment.result import Result
-from vesica.methods import Method, name_of
+from vesica.methods import Method, config_of, name_of
 from vesica.protocol.link import Progress, silently
 from vesica.protocol.message import Wire
 
@@ -57,7 +57,15 @@ class Case:
     encoder: str | None = None  # of images
     stop_at_bytes: int | None = None
 
+    def settings(self) -> dict[str, Any]:
+        """All of them, by name, as JSON has them."""
+        method = {f"method.{name}": value for name, value in config_of(self.method).items()}
+        others = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "method"}
+        return dict(json.loads(json.dumps(others | method)))
+
     def federation(self, data_dir: Path | None) -> Federation:
+        if self.hold_out and self.alpha is not None:
+            raise InputError("alpha ranks columns by rows that a hold-out would score: leave one of the two out")
         federation = make_federation(
             self.data,
             data_dir,
@@ -166,14 +174,16 @@ def reproduce(
     those whose files are not there are `left_out`.
     """
     if recipe.compute is not None:
-        yield from compute(recipe.compute, table, seeds=seeds, only=only)
+        if seeds is not None or only is not None or out is not None:
+            raise InputError(f"'{table}' is computed and has no cases: leave --seeds, --only and --out out")
+        yield from compute(recipe.compute, table)
         return
     for case in at_hand(choose_cases(recipe, seeds=seeds, only=only), data_dir, left_out=left_out):
         begin(case)
         folder = None if out is None else out / case.folder
         finished = folder / "reproduced.json" if folder else None
         if finished is not None and finished.exists():
-            yield from (Reproduced(**values) for values in read_json(finished)["runs"])
+            yield from read_finished(finished, case)
             continue
         federation = case.federation(data_dir)
         result = fit(
@@ -194,15 +204,20 @@ def reproduce(
             for run in (*result.milestones, result)
         ]
         if finished is not None:
-            write_atomically(finished, json.dumps({"runs": [vars(run) for run in runs]}))
+            write_atomically(finished, json.dumps({"settings": case.settings(), "runs": [vars(run) for run in runs]}))
         yield from runs
 
 
-def compute(
-    rows: Callable[[], Iterable[Figures]], table: str, *, seeds: int | None, only: str | None
-) -> Iterator[Reproduced]:
-    if seeds is not None or only is not None:
-        raise InputError(f"'{table}' is computed and has no cases: leave --seeds and --only out")
+def read_finished(file: Path, case: Case) -> list[Reproduced]:
+    """A setting that came later does not matter; one that has another value now, by another default, does."""
+    kept, now = read_json(file), case.settings()
+    differ = [name for name, value in kept.get("settings", {}).items() if now.get(name) != value]
+    if differ or "settings" not in kept:
+        raise InputError(f"{file} is of another version ({', '.join(differ) or 'no settings'}): give another --out")
+    return [Reproduced(**values) for values in kept["runs"]]
+
+
+def compute(rows: Callable[[], Iterable[Figures]], table: str) -> Iterator[Reproduced]:
     for figures in rows():
         yield Reproduced({"table": table, "figures": dict(figures), "commit": commit()}, (), ())
 

@@ -36,7 +36,7 @@ class Method(Protocol):
     It may also say, where that is so: `title`, what a table calls its result; `simulation_only`; `stands_missing`, that
     guests may be left out; `stops_at_bytes`, that its training can end at a number of bytes; `hides_labels`, that no
     message may show the labels, for which `fit` draws the validation rows without a look at them;
-    `representation_noise`, without which no representation leaves a guest.
+    `representation_noise`, which end-to-end training refuses, and without which nothing leaves `Party.represent`.
     """
 
     def guest(self, me: Guest) -> None: ...

@@ -4,9 +4,9 @@ Transactions on Big Data 2022, Algorithms 1 and 2."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Literal
 
 import torch
@@ -14,21 +14,17 @@ from torch import Tensor, nn
 
 from vesica.augmentations import views_of
 from vesica.errors import InputError
-from vesica.learning.private_training import train_privately
 from vesica.learning.training import evaluate, train
 from vesica.learning.unsupervised import noise_as_targets, principal_components
-from vesica.methods.release_claims import LEARNED, PRIVATE, UNTRAINED, noise_claim, release_claim, total_claim
+from vesica.methods.fedonce_privacy import TRAINED_PRIVATELY, PrivateTraining
+from vesica.methods.release_claims import LEARNED, PRIVATE, UNTRAINED, noise_claim, release_claim
 from vesica.models import EncoderSpec, Head, LinearEncoder
 from vesica.models.head import Fill
-from vesica.objectives import assign, distance, points_on_sphere
-from vesica.privacy import Division, Mechanism, Release, Spent, Training, divide, gaussian_epsilon, pld_epsilon
+from vesica.privacy import Mechanism, Release, Spent, gaussian_epsilon
 from vesica.protocol import Guest, Host
 from vesica.protocol.end_to_end import Augment, EndToEnd
-from vesica.protocol.party import Party
 
 Representation = Literal["nat", "pca", "filters", "fixed", "codebook", "heuristic-nat"]
-TRAINED_PRIVATELY = ("fixed", "codebook", "heuristic-nat")
-CODES = 256  # points of the public codebook
 
 
 @dataclass(frozen=True)
@@ -41,10 +37,7 @@ class FedOnce:
     A guest that is late is left out. With `party_dropout` the host learns to do without any of its guests, a `fill`
     in their place; "zero" without it is the paper's way (Appendix C).
 
-    With `epsilon` (level L1) guests and host train with DP-SGD on the aligned rows. The paper's batch assignment lets a
-    row's target depend on other rows, which its proof does not cover: a private guest takes targets that depend on its
-    own row alone, `fixed` or the nearest of a public `codebook`, or `filters` that are not trained and cost nothing.
-    `heuristic-nat` is the paper's variant; no epsilon is stated for it.
+    With `epsilon` (level L1, `fedonce_privacy.py`) guests and host train with DP-SGD on the aligned rows.
 
     With `representation_epsilon` every row that a guest releases is clipped and noised, in training and in prediction;
     `sigma_r` is the plain noise of the paper's section 5.8, which guarantees nothing.
@@ -82,6 +75,8 @@ class FedOnce:
             raise InputError(f"'{self.representation}' of fedonce is for training with epsilon: give one, or take nat")
         if not self.party_dropout < 1:
             raise InputError(f"party_dropout of fedonce is {self.party_dropout}: give a probability below 1")
+        if self.representation == "filters" and self.more_epochs:
+            raise InputError("fedonce's filters are not trained: leave more_epochs out, or take nat or pca")
         if self.party_dropout and self.more_epochs:
             raise InputError("fedonce trains more_epochs with every guest there: leave these or party_dropout out")
         self._check_release()
@@ -136,7 +131,7 @@ class FedOnce:
 
     def host(self, me: Host) -> None:
         if self.epsilon is not None:
-            self.take_few_weights(me)
+            self.private().take_few_weights(me)
         came = me.gather_in_time(len(me.rows.labelled))
         me.head = head = Head(
             {name: dim for name, dim in me.dims.items() if name not in me.missing},
@@ -158,7 +153,7 @@ class FedOnce:
         self.disclose(me)
         labels, held_out = me.labels[me.rows.labelled], torch.isin(me.rows.labelled, me.rows.validation)
         if self.epsilon is not None:
-            self.lead_privately(me, head, came, labels)
+            self.private().lead(me, head, came, labels, releases=self.releases(me))
             return
         validation = torch.nonzero(held_out).squeeze(1)
         train(
@@ -196,7 +191,7 @@ class FedOnce:
             me.use(EncoderSpec("filters", me.encoder_spec.dim, schema))
             return
         if self.epsilon is not None:
-            self.learn_privately(me)
+            self.private().learn(me)
             return
         if self.representation == "pca":
             me.use(EncoderSpec("linear", me.encoder_spec.dim, schema))
@@ -218,88 +213,19 @@ class FedOnce:
             meet=me.conversation.meet,
         )
 
-    def shares(self, me: Party) -> Division:
-        """Every party's noise, from what all of them know: nobody need say how much it spends."""
-        aligned, labelled, batch = len(me.rows.aligned), len(me.rows.labelled), self.batch_size
-        host, *guests = me.parties
-        trainings = {host: Training(min(1.0, batch / labelled), math.ceil(self.host_epochs * labelled / batch))}
-        if self.representation in TRAINED_PRIVATELY:
-            steps = math.ceil(self.guest_epochs * aligned / batch)
-            trainings |= dict.fromkeys(guests, Training(min(1.0, batch / aligned), steps))
-        return _divided(self.division, tuple(trainings.items()), self.epsilon, self.delta)
-
-    def take_few_weights(self, me: Party) -> None:
-        """The noise of DP-SGD grows with the weights: the paper's small network for images, or filters without any."""
-        spec = me.encoder_spec
-        if spec is not None and self.representation == "filters":
-            me.use(EncoderSpec("filters", spec.dim, spec.schema))
-        elif spec is not None and spec.name == "cnn":
-            me.use(EncoderSpec("cnn1", spec.dim, spec.schema))
-
-    def learn_privately(self, me: Guest) -> None:
-        """A guest of level L1: on its aligned rows, which are what the parties' budgets are divided for."""
-        self.take_few_weights(me)
-        assert me.encoder is not None
-        assert me.encoder_spec is not None
-        encoder, own, dim = me.encoder, me.inputs[me.rows.aligned], me.encoder_spec.dim
-        points = points_on_sphere(CODES if self.representation == "codebook" else len(own), dim, device=me.device)
-
-        def targets(batch: Tensor) -> Tensor:
-            if self.representation == "fixed":
-                return points[batch]
-            outputs = encoder(own[batch]).detach()
-            if self.representation == "codebook":
-                return points[(outputs @ points.T).argmax(dim=1)]
-            points[batch] = points[batch][assign(outputs, points[batch])]
-            return points[batch]
-
-        train_privately(
-            encoder,
-            lambda batch: own[batch],
-            targets,
-            rows=len(own),
-            loss=distance,
-            mechanism=self.shares(me).mechanisms[me.name],
+    def private(self) -> PrivateTraining:
+        assert self.epsilon is not None
+        return PrivateTraining(
+            representation=self.representation,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            division=self.division,
             clip=self.clip,
+            batch_size=self.batch_size,
+            guest_epochs=self.guest_epochs,
+            host_epochs=self.host_epochs,
             learning_rate=self.private_learning_rate,
-            resume=me.resumable("representation"),
         )
-
-    def lead_privately(self, me: Host, head: Head, came: Mapping[str, Tensor], labels: Tensor) -> None:
-        """The host of level L1: a record is its own row, the guests' parts of it, and the label."""
-        shares = self.shares(me)
-        own = [] if me.encoder is None else [me.inputs[me.rows.labelled]]
-        train_privately(
-            Aggregation(me.encoder, head),
-            lambda batch: [part[batch] for part in (*own, *came.values())],
-            lambda batch: labels[batch],
-            rows=len(labels),
-            loss=me.task.losses,
-            mechanism=shares.mechanisms[me.name],
-            clip=self.clip,
-            learning_rate=self.private_learning_rate,
-            resume=me.resumable("host-model"),
-        )
-        if self.representation == "heuristic-nat":
-            me.conversation.statements.append(
-                "DP-SGD with the paper's batch assignment: its proof does not cover that a row's target depends on "
-                "other rows, so the guarantee is heuristic and no epsilon is stated."
-            )
-            return
-        me.conversation.privacy = shares.spent
-        tighter = pld_epsilon(shares.mechanisms.values(), self.delta)
-        me.conversation.statements.append(
-            f"The weights of all models together are differentially private, epsilon {shares.spent.epsilon:.3f} at "
-            f"delta {self.delta:g} by Rényi accounting ({self.division} division), {tighter:.3f} by privacy loss "
-            "distributions; neighbours differ in one person's whole record, there or not. "
-            "Not covered: the representations that the guests gave the host, what the agreement says (the classes, "
-            "which rows are labelled and which validate), "
-            "predictions, the scaling of columns, how many rows there are, and the choice of settings."
-        )
-        if self.representation_epsilon is not None:
-            total = pld_epsilon([*shares.mechanisms.values(), *self.releases(me)], self.delta)
-            me.conversation.privacy = Spent(total, self.delta)
-            me.conversation.statements.append(total_claim(total, self.delta))
 
     def releases(self, me: Host) -> list[Mechanism]:
         """What the guests release of one person in a run; what came too late has left them all the same."""
@@ -331,31 +257,6 @@ class FedOnce:
             weight_decay=self.host_weight_decay,
             augment="none",
         )
-
-
-@cache  # every party of a simulation asks
-def _divided(
-    division: Literal["moments", "simple"],
-    trainings: tuple[tuple[str, Training], ...],
-    epsilon: float | None,
-    delta: float,
-) -> Division:
-    assert epsilon is not None
-    return divide(division, dict(trainings), epsilon=epsilon, delta=delta)
-
-
-class Aggregation(nn.Module):
-    """The host's whole model, from its own row and the guests' parts: its branch first, then the head."""
-
-    def __init__(self, encoder: nn.Module | None, head: Head) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.head = head
-
-    def forward(self, parts: Sequence[Tensor]) -> Tensor:
-        own = parts if self.encoder is None else [self.encoder(parts[0]), *parts[1:]]
-        outputs: Tensor = self.head(own)
-        return outputs
 
 
 def say_cost(me: Host, value: float, without: Mapping[str, float]) -> None:

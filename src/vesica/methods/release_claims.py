@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vesica.privacy import Release, gaussian_epsilon
+from vesica.privacy import Release, at_most, gaussian_epsilon
 
 UNTRAINED = "The encoders are not trained: this covers all that a guest gives the host, and what the host makes of it."
 PRIVATE = (
@@ -29,7 +29,7 @@ def release_claim(release: Release, *, guests: int, delta: float, encoders: str)
     """Of clipped and noised rows; `encoders` says what the guarantee is worth, by how these came about."""
 
     def price(releases: int) -> str:
-        return f"{gaussian_epsilon([release.mechanism] * releases, delta):.3f}"
+        return at_most(gaussian_epsilon([release.mechanism] * releases, delta))
 
     together = f", and {price(guests)} for one by each of the {guests} guests together" if guests > 1 else ""
     return (
@@ -38,15 +38,16 @@ def release_claim(release: Release, *, guests: int, delta: float, encoders: str)
         f"differentially private at delta {delta:g}, with epsilon {price(1)} for one release by one guest{together}; "
         "neighbours differ in one person's columns, replaced by any others (the analytic Gaussian mechanism, exact). "
         "A run releases a row once; each later prediction of it, and each other run with it, is a release more: "
-        f"epsilon {price(2 * guests)} after the second. {encoders} Not covered: that a person is in the tables, the "
-        "scaling of columns, what the agreement says, and the host's own columns and labels."
+        f"epsilon {price(2 * guests)} after the second. {encoders} Not covered: that a person is in the "
+        "tables, how columns are prepared (scales, medians, which categories have a code, which columns have gaps; and "
+        "so how filters turn them), what the agreement says, and the host's own columns and labels."
     )
 
 
-def total_claim(epsilon: float, delta: float) -> str:
+def total_claim(epsilon: float, delta: float, *, tighter: float) -> str:
     """Of two budgets that one run spends."""
     return (
-        f"The weights and the rows that the guests released together: epsilon {epsilon:.3f} at delta {delta:g} by "
-        "privacy loss distributions; neighbours differ in one person's record, left out of every training and any "
-        "other values in its released rows."
+        f"The weights and the rows that the guests released together: epsilon {at_most(epsilon)} at delta {delta:g} "
+        f"by Rényi accounting, {at_most(tighter)} by privacy loss distributions; neighbours differ in one person's "
+        "record, left out of every training and any other values in its released rows."
     )

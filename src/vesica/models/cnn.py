@@ -1,6 +1,7 @@
 """The two small convolutional networks of FedOnce (Wu et al.), and the standardisation of images."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -68,9 +69,15 @@ class CNN0(nn.Module):
 class CNN1(nn.Module):
     """FedOnce's network under differential privacy: fewer weights, no dropout."""
 
+    _SMALLEST: ClassVar[int] = 14  # pixels a side
+
+    @classmethod
+    def fits(cls, schema: ImageSchema) -> bool:
+        return min(schema.height, schema.width) >= cls._SMALLEST
+
     def __init__(self, schema: ImageSchema, outputs: int) -> None:
         super().__init__()
-        _check_size("cnn1", schema, smallest=14, instead="cnn")
+        _check_size("cnn1", schema, smallest=self._SMALLEST, instead="cnn")
         self.normalise = Normalise(schema.mean, schema.std)
         self.features = nn.Sequential(
             nn.Conv2d(schema.channels, 16, 8, stride=2, padding=3),

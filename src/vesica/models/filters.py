@@ -24,7 +24,7 @@ class EdgeFilters(nn.Module):
         super().__init__()
         directions = next((count for count in (8, 4) if math.isqrt(dim // count) ** 2 * count == dim), None)
         if directions is None:
-            raise InputError(f"encoder 'filters' has 4 or 8 directions a cell and no dim {dim}: use 16, 36, 64 or 128")
+            raise InputError(f"encoder 'filters' has 4 or 8 directions a cell and no dim {dim}: use 16, 32, 64 or 128")
         self.cells = math.isqrt(dim // directions)
         if self.cells > min(schema.height, schema.width):
             raise InputError(f"the images have fewer pixels than the dim {dim} of encoder 'filters' needs: use 16")
@@ -46,7 +46,8 @@ class TurnedColumns(nn.Module):
         super().__init__()
         self.columns = LinearEncoder(schema, dim).requires_grad_(False)
         width = schema.numeric + sum(schema.categories)
-        turn = torch.linalg.qr(torch.randn(max(width, dim), max(width, dim)))[0][:width, :dim]
+        turn = torch.linalg.qr(torch.randn(max(width, dim), min(width, dim)))[0]
+        turn = turn if width >= dim else turn.T
         numbers, categories = turn.split([schema.numeric, sum(schema.categories)])
         if self.columns.linear is not None:
             self.columns.linear.weight.copy_(numbers.T)

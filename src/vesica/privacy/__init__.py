@@ -14,7 +14,7 @@ from vesica.privacy.accounting import (
 from vesica.privacy.dp_sgd import clipped_sum, per_sample_gradients, poisson_sample, private_gradient, standard_normals
 from vesica.privacy.randomised_response import moved_with, randomise, refuse_epsilon
 from vesica.privacy.release import Release, gaussian_epsilon, gaussian_noise
-from vesica.privacy.spent import Spent
+from vesica.privacy.spent import Spent, at_most
 
 __all__ = [
     "Accountant",
@@ -23,6 +23,7 @@ __all__ = [
     "Release",
     "Spent",
     "Training",
+    "at_most",
     "calibrate",
     "clipped_sum",
     "divide",

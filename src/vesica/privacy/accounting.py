@@ -20,6 +20,7 @@ from vesica.privacy.spent import Spent
 PAPERS_ORDERS = (1.25, 1.5, 1.75, 2, 2.25, 2.5, 3, 3.5, 4, 4.5, *range(5, 64), 128, 256, 512)
 _TERMS = 1024  # of the series, more than the largest order: what is left out is below 1e-9
 _LEAST_NOISE, _MOST_NOISE = 2.0**-10, 2.0**20
+_FINEST = 1e-4  # the grid of losses of an epsilon below 100
 _PRECISION = 1e-6  # of a calibrated noise, relative
 Orders = npt.NDArray[np.float64]
 
@@ -60,11 +61,14 @@ def rdp_epsilon(mechanisms: Iterable[Mechanism], delta: float) -> float:
     return _epsilon(_dp_accounting("rdp").RdpAccountant(), mechanisms, delta)
 
 
-def pld_epsilon(mechanisms: Iterable[Mechanism], delta: float, *, grid: float = 1e-4) -> float:
+def pld_epsilon(mechanisms: Iterable[Mechanism], delta: float, *, grid: float | None = None) -> float:
     """Privacy loss distributions: nearly exact, and slower; neighbours are a record apart (one more or one less).
 
-    A coarser grid of losses is faster and never reports less than is spent.
+    A coarser grid of losses is faster and never reports less than is spent; by default it has about a million points.
     """
+    mechanisms = list(mechanisms)
+    if grid is None:
+        grid = max(_FINEST, _FINEST * rdp_epsilon(mechanisms, delta) / 100)
     return _epsilon(_dp_accounting("pld").PLDAccountant(value_discretization_interval=grid), mechanisms, delta)
 
 

@@ -35,7 +35,8 @@ def private_gradient(
     deviation `noise * clip`, over the number of rows expected in a batch; any optimiser follows.
 
     Price it as a `Mechanism` if the batches are `poisson_sample`s, also empty ones, and neither the model nor the loss
-    lets a row depend on another: batch norm is refused, of other ways the caller must take care. The noise comes from
+    lets a row depend on another, and every layer is given the rows in their order: batch norm is refused, of other ways
+    the caller must take care. The noise comes from
     the operating system. It is computed in floating point, whose gaps can betray what it was added to (Mironov, CCS
     2012): against whoever reads the last bits of a gradient or a weight nothing is claimed, nor for the error that a
     gradient which is not finite raises.

@@ -82,7 +82,7 @@ def look(model: nn.Module, inputs: Inputs, losses: Losses, *, owners: Owners) ->
 
 
 def _watch(model: nn.Module, inputs: Inputs, losses: Losses, *, layers: Sequence[nn.Module]) -> list[Seen] | None:
-    """By autograd; None if a layer is used twice or not row by row."""
+    """By autograd; None if a layer is used twice, not as a module, or not row by row."""
     calls: list[tuple[nn.Module, Tensor, GradientEdge]] = []
 
     def note(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
@@ -95,7 +95,11 @@ def _watch(model: nn.Module, inputs: Inputs, losses: Losses, *, layers: Sequence
     finally:
         for hook in hooks:
             hook.remove()
-    if len({layer for layer, _, _ in calls}) < len(calls) or any(len(given) != len(of_rows) for _, given, _ in calls):
+    if (
+        len(calls) != len(layers)
+        or len({layer for layer, _, _ in calls}) < len(calls)
+        or any(len(given) != len(of_rows) for _, given, _ in calls)
+    ):
         return None
     gradients = torch.autograd.grad(of_rows.sum(), [edge for _, _, edge in calls], allow_unused=True)
     noted = zip(calls, gradients, strict=True)

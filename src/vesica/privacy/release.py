@@ -18,6 +18,7 @@ from vesica.privacy.dp_sgd import Entropy
 
 _FINER = 2**16  # a standard deviation of the noise, in steps of the grid
 _LONGEST = math.sqrt(2 * 129 * math.log(2))  # that `long_tailed_normals` gives
+_LEAST, _MOST = 1e-30, 1e30  # what float32 holds with room to spare
 _CUT_OFF = 0.01  # at most so much of delta may lie beyond it
 
 
@@ -32,10 +33,9 @@ class Release:
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.sigma < math.inf:
-            raise InputError(f"the noise on released rows is {self.sigma}: give a positive number")
-        if self.clip is not None and not 0 < self.clip < math.inf:
-            raise InputError(f"the clip of released rows is {self.clip}: give a positive number")
+        for name, value in (("noise on", self.sigma), ("clip of", self.clip)):
+            if value is not None and not _LEAST <= value <= _MOST:
+                raise InputError(f"the {name} released rows is {value}: give a number from {_LEAST:g} to {_MOST:g}")
 
     @classmethod
     def private(cls, epsilon: float, delta: float, *, clip: float) -> "Release":

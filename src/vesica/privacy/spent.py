@@ -1,5 +1,6 @@
 """What a run's messages cost in privacy."""
 
+import math
 from dataclasses import dataclass
 
 
@@ -9,3 +10,9 @@ class Spent:
 
     epsilon: float
     delta: float  # 0: pure
+
+
+def at_most(epsilon: float) -> str:
+    """An epsilon in words: rounded up, never down, to three decimals or as many as a small one needs."""
+    digits = 3 if epsilon >= 0.01 or not epsilon else 2 - math.floor(math.log10(epsilon))
+    return f"{math.ceil(epsilon * 10**digits) / 10**digits:.{digits}f}"

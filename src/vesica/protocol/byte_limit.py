@@ -38,8 +38,9 @@ class ByteLimit:
         self._kept_back = (self._scoring if self._scores else verdict) + after
         if not self._fits(first):
             raise InputError(
-                f"not even one batch fits into --stop-at-bytes {limit:,}: the bytes would come to "
-                f"{first + self._kept_back:,}; raise it, or take a smaller batch_size or dim or a narrower wire"
+                f"not even one batch fits into --stop-at-bytes {limit:,}: with what was sent before, the bytes would "
+                f"come to {first + self._kept_back:,}; raise it in a new run, "
+                "or take a smaller batch_size or dim or a narrower wire"
             )
 
     def after(self, batch: int, *, last_epoch: bool) -> Then:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from vesica.augmentations import views_of
-from vesica.errors import ProtocolError
+from vesica.errors import InputError, ProtocolError
 from vesica.learning.resume import Stateful
 from vesica.learning.training import Stopping, batches
 from vesica.metrics import standing
@@ -41,6 +41,8 @@ class EndToEnd:
     def follow(self, me: Guest, *, step: str) -> None:
         """Go on from the encoder that the guest has."""
         assert me.encoder is not None
+        if me.release is not None:
+            raise InputError(f"{me.name}: end-to-end training sends rows as they are and has no noise for them")
         encode, optimiser = self._encode(me), self._adam(me.encoder)
         stopping = Stopping({"encoder": me.encoder}, patience=self.patience)
         stopping.take(better=True)  # as it is now, should the host find no epoch better

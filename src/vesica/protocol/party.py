@@ -100,7 +100,8 @@ class Party:
     def represent(self, rows: Tensor) -> Tensor:
         """The representations of own rows, to give away: evaluation mode, no augmentation, no gradients.
 
-        In training and in prediction they leave from here, so that none leaves without its noise.
+        Where a method has noise for them they leave from here alone, in training and in prediction: end-to-end
+        training, which sends what `encode` gives, refuses a party with noise.
         """
         assert self.encoder is not None, f"{self.name} has no features"
         training = self.encoder.training

@@ -1,0 +1,61 @@
+"""What a run is asked for, held against what its method can do, before anything begins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from vesica.engines import ENGINES
+from vesica.errors import InputError, nearest
+from vesica.methods import Method, check_fields, name_of
+from vesica.protocol.message import WIRES
+
+DEVICES = ("cpu", "cuda")
+SIMULATION = "in-process"
+
+
+def check_settings(method: Method, *, wire: str, engine: str, device: str) -> None:
+    check_fields(method)
+    if wire not in WIRES:
+        raise InputError(f"there is no wire '{wire}'{nearest(wire, WIRES)}")
+    if engine not in ENGINES:
+        raise InputError(f"there is no engine '{engine}'{nearest(engine, ENGINES)}")
+    if engine != SIMULATION and getattr(method, "simulation_only", False):
+        raise InputError(f"{name_of(method)} needs all tables in one place: it runs with --engine {SIMULATION} only")
+    if device.partition(":")[0] not in DEVICES:
+        raise InputError(f"there is no device '{device}'{nearest(device, DEVICES)}")
+    if device != "cpu" and not torch.cuda.is_available():
+        raise InputError(f"device is '{device}' and this machine has no CUDA: use cpu")
+
+
+def check_waiting(method: Method, guests: Sequence[str], *, wait: float | None, absent: Sequence[str]) -> None:
+    """Refuse a deadline nobody can mean, and one for a method that needs every guest."""
+    if wait is None and not absent:
+        return
+    if not getattr(method, "stands_missing", False):
+        raise InputError(
+            f"{name_of(method)} with these settings leaves no guest out and takes no --wait and no --absent: "
+            "take fedonce without more_epochs for that"
+        )
+    if wait is None:
+        raise InputError("--absent without --wait would never end: give the seconds after which a guest is left out")
+    if not 0 < wait < math.inf:
+        raise InputError(f"--wait is {wait:g}: give a number of seconds above 0")
+    for name in absent:
+        if name not in guests:
+            raise InputError(f"--absent names '{name}', who is no guest here{nearest(name, guests)}")
+
+
+def check_stop(method: Method, stop_at_bytes: int | None) -> None:
+    """Refuse a number of bytes to stop at for a method that cannot stop there."""
+    if stop_at_bytes is None:
+        return
+    if not getattr(method, "stops_at_bytes", False):
+        raise InputError(
+            f"{name_of(method)} with these settings does not train end to end and takes no --stop-at-bytes: "
+            "take split-nn, fedonce with more_epochs or few-shot with finetune_iterations for that"
+        )
+    if stop_at_bytes < 1:
+        raise InputError(f"--stop-at-bytes is {stop_at_bytes}: give a number of bytes above 0")

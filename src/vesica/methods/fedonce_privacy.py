@@ -1,0 +1,156 @@
+"""FedOnce's level L1: guests and host train with DP-SGD, within one budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from torch import Tensor, nn
+
+from vesica.learning.private_training import train_privately
+from vesica.methods.release_claims import total_claim
+from vesica.models import CNN1, EncoderSpec, Head
+from vesica.objectives import assign, distance, points_on_sphere
+from vesica.privacy import Division, Mechanism, Spent, Training, at_most, divide, pld_epsilon, rdp_epsilon
+from vesica.protocol import Guest, Host
+from vesica.protocol.party import Party
+from vesica.schema import ImageSchema
+
+TRAINED_PRIVATELY = ("fixed", "codebook", "heuristic-nat")
+CODES = 256  # points of the public codebook
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateTraining:
+    """What takes the place of FedOnce's trainings where there is an epsilon.
+
+    The paper's batch assignment lets a row's target depend on other rows, which its proof does not cover: a private
+    guest takes targets that depend on its own row alone, `fixed` or the nearest of a public `codebook`, or `filters`
+    that are not trained and cost nothing. `heuristic-nat` is the paper's variant; no epsilon is stated for it.
+    """
+
+    representation: str
+    epsilon: float
+    delta: float
+    division: Literal["moments", "simple"]
+    clip: float
+    batch_size: int
+    guest_epochs: int
+    host_epochs: int
+    learning_rate: float
+
+    def shares(self, me: Party) -> Division:
+        """Every party's noise, from what all of them know: nobody need say how much it spends."""
+        aligned, labelled, batch = len(me.rows.aligned), len(me.rows.labelled), self.batch_size
+        host, *guests = me.parties
+        trainings = {host: Training(min(1.0, batch / labelled), math.ceil(self.host_epochs * labelled / batch))}
+        if self.representation in TRAINED_PRIVATELY:
+            steps = math.ceil(self.guest_epochs * aligned / batch)
+            trainings |= dict.fromkeys(guests, Training(min(1.0, batch / aligned), steps))
+        return _divided(self.division, tuple(trainings.items()), self.epsilon, self.delta)
+
+    def take_few_weights(self, me: Party) -> None:
+        """The noise of DP-SGD grows with the weights: the paper's small network for images, or filters without any."""
+        spec = me.encoder_spec
+        if spec is None:
+            return
+        if self.representation == "filters":
+            me.use(EncoderSpec("filters", spec.dim, spec.schema))
+        elif spec.name == "cnn" and isinstance(spec.schema, ImageSchema) and CNN1.fits(spec.schema):
+            me.use(EncoderSpec("cnn1", spec.dim, spec.schema))
+
+    def learn(self, me: Guest) -> None:
+        """A guest of level L1: on its aligned rows, which are what the parties' budgets are divided for."""
+        self.take_few_weights(me)
+        assert me.encoder is not None
+        assert me.encoder_spec is not None
+        encoder, own, dim = me.encoder, me.inputs[me.rows.aligned], me.encoder_spec.dim
+        points = points_on_sphere(CODES if self.representation == "codebook" else len(own), dim, device=me.device)
+
+        def targets(batch: Tensor) -> Tensor:
+            if self.representation == "fixed":
+                return points[batch]
+            outputs = encoder(own[batch]).detach()
+            if self.representation == "codebook":
+                return points[(outputs @ points.T).argmax(dim=1)]
+            points[batch] = points[batch][assign(outputs, points[batch])]
+            return points[batch]
+
+        train_privately(
+            encoder,
+            lambda batch: own[batch],
+            targets,
+            rows=len(own),
+            loss=distance,
+            mechanism=self.shares(me).mechanisms[me.name],
+            clip=self.clip,
+            learning_rate=self.learning_rate,
+            resume=me.resumable("representation"),
+        )
+
+    def lead(
+        self, me: Host, head: Head, came: Mapping[str, Tensor], labels: Tensor, *, releases: Sequence[Mechanism]
+    ) -> None:
+        """The host of level L1: a record is its own row, the guests' parts of it, and the label."""
+        shares = self.shares(me)
+        own = [] if me.encoder is None else [me.inputs[me.rows.labelled]]
+        train_privately(
+            Aggregation(me.encoder, head),
+            lambda batch: [part[batch] for part in (*own, *came.values())],
+            lambda batch: labels[batch],
+            rows=len(labels),
+            loss=me.task.losses,
+            mechanism=shares.mechanisms[me.name],
+            clip=self.clip,
+            learning_rate=self.learning_rate,
+            resume=me.resumable("host-model"),
+        )
+        if self.representation == "heuristic-nat":
+            me.conversation.statements.append(
+                "DP-SGD with the paper's batch assignment: its proof does not cover that a row's target depends on "
+                "other rows, so the guarantee is heuristic and no epsilon is stated."
+            )
+            return
+        me.conversation.privacy = shares.spent
+        tighter = pld_epsilon(shares.mechanisms.values(), self.delta)
+        me.conversation.statements.append(
+            f"The weights of all models together are differentially private, epsilon {at_most(shares.spent.epsilon)} "
+            f"at delta {self.delta:g} by Rényi accounting ({self.division} division), {at_most(tighter)} by privacy "
+            "loss distributions; neighbours differ in one person's whole record, there or not. "
+            "Not covered: the representations that the guests gave the host, what the agreement says (the classes, "
+            "which rows are labelled and which validate), predictions, how columns and labels are prepared (scales, "
+            "medians, which categories have a code, which columns have gaps), how many rows there are, and the choice "
+            "of settings."
+        )
+        if releases:
+            everything = [*shares.mechanisms.values(), *releases]
+            total, tighter = rdp_epsilon(everything, self.delta), pld_epsilon(everything, self.delta)
+            me.conversation.privacy = Spent(max(total, shares.spent.epsilon), self.delta)
+            me.conversation.statements.append(total_claim(total, self.delta, tighter=tighter))
+
+
+@cache  # every party of a simulation asks
+def _divided(
+    division: Literal["moments", "simple"],
+    trainings: tuple[tuple[str, Training], ...],
+    epsilon: float,
+    delta: float,
+) -> Division:
+    return divide(division, dict(trainings), epsilon=epsilon, delta=delta)
+
+
+class Aggregation(nn.Module):
+    """The host's whole model, from its own row and the guests' parts: its branch first, then the head."""
+
+    def __init__(self, encoder: nn.Module | None, head: Head) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+
+    def forward(self, parts: Sequence[Tensor]) -> Tensor:
+        own = parts if self.encoder is None else [self.encoder(parts[0]), *parts[1:]]
+        outputs: Tensor = self.head(own)
+        return outputs
