@@ -1,4 +1,4 @@
-"""FixMatch-tab's views by hand."""
+"""FixMatch-tab's views and Scarf's by hand."""
 
 import pytest
 import torch
@@ -80,3 +80,52 @@ def test_what_has_no_mean_is_refused() -> None:
         TableViews(SCHEMA, torch.zeros(2, 4))
     with pytest.raises(InputError, match=r"masked in 0\.\.1"):
         TableViews(SCHEMA, torch.zeros(2, 5), masked=1.5)
+
+
+def test_a_pair_is_the_row_and_the_row_with_three_of_five_columns_from_others() -> None:
+    rows = torch.arange(20.0).view(4, 5)
+    elsewhere = -1 - torch.arange(50.0).view(10, 5)
+    torch.manual_seed(0)
+    clean, corrupted = TableViews(SCHEMA, elsewhere).pair(rows.repeat(500, 1))
+    assert torch.equal(clean, rows.repeat(500, 1))
+    taken = corrupted < 0
+    assert (taken.sum(dim=1) == 3).all()
+    assert torch.equal(corrupted[~taken], clean[~taken])
+    assert ((taken.float().mean(dim=0) - 0.6).abs() < 0.04).all()
+    for column in range(5):
+        values = corrupted[:, column][taken[:, column]]
+        assert set(values.tolist()) == set(elsewhere[:, column].tolist())
+
+
+def test_corrupted_columns_come_from_rows_of_their_own() -> None:
+    elsewhere = torch.arange(10.0)[:, None].expand(-1, 5)
+    torch.manual_seed(0)
+    _, corrupted = TableViews(SCHEMA, elsewhere, corrupted=1.0).pair(torch.full((5000, 5), -1.0))
+    assert (torch.corrcoef(corrupted.T) - torch.eye(5)).abs().max() < 0.05
+
+
+def test_corruption_follows_how_often_a_value_occurs() -> None:
+    """Numbers, codes, unknown and missing ones: code 1 is a missing value, and a numeric column marks them with 1."""
+    often = torch.tensor([[0.5, 0.0, 1.0, 1.0, 4.0]] * 9 + [[-2.0, 1.0, 0.0, 0.0, 8.0]])
+    torch.manual_seed(0)
+    _, corrupted = TableViews(SCHEMA, often, corrupted=1.0).pair(torch.full((5000, 5), 77.0))
+    for column in range(5):
+        assert set(corrupted[:, column].tolist()) == set(often[:, column].tolist())
+        share = (corrupted[:, column] == often[0, column]).float().mean()
+        assert share == pytest.approx(0.9, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("width", "corrupted", "taken"), [(10, 0.3, 3), (5, 0.6, 3), (7, 0.6, 4), (100, 0.29, 29), (1, 0.6, 1), (3, 1.0, 3)]
+)
+def test_exactly_so_many_columns_are_corrupted(width: int, corrupted: float, taken: int) -> None:
+    schema = TableSchema(width)
+    views = views_of(schema, torch.zeros(4, width), corrupted=corrupted)
+    _, other = views.pair(torch.ones(50, width))
+    assert (other.sum(dim=1) == width - taken).all()
+
+
+@pytest.mark.parametrize("corrupted", [0.0, 1.1])
+def test_a_corruption_of_none_or_of_more_than_all_is_refused(corrupted: float) -> None:
+    with pytest.raises(InputError, match=f"above 0 and up to 1, not {corrupted}"):
+        TableViews(SCHEMA, torch.zeros(2, 5), corrupted=corrupted)

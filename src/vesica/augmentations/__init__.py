@@ -1,4 +1,4 @@
-"""Weak and strong views of images and of tables, drawn per row: plain torch, useful without federation."""
+"""Views of images and of tables, drawn per row: plain torch, useful without federation."""
 
 from torch import Tensor
 
@@ -9,6 +9,6 @@ from vesica.schema import Schema, TableSchema
 __all__ = ["ImageViews", "TableViews", "strong", "views_of", "weak"]
 
 
-def views_of(schema: Schema, rows: Tensor) -> ImageViews | TableViews:
-    """The views that fit a party's data; `rows` are the local training rows that a table's means are taken of."""
-    return TableViews(schema, rows) if isinstance(schema, TableSchema) else ImageViews()
+def views_of(schema: Schema, rows: Tensor, *, corrupted: float = 0.6) -> ImageViews | TableViews:
+    """The views that fit a party's data; `rows` are the local training rows that a table's values are taken of."""
+    return TableViews(schema, rows, corrupted=corrupted) if isinstance(schema, TableSchema) else ImageViews()

@@ -1,8 +1,9 @@
-"""Weak and strong views of images, as in FixMatch (Sohn et al.), every image with draws of its own."""
+"""Weak and strong views of images, as in FixMatch (Sohn et al.), and pairs of views, every image with its own draws."""
 
 import torch
 from torch import Tensor
 
+from vesica.augmentations.distortions import distorted
 from vesica.augmentations.operations import COUNT, Draw, apply, cut
 from vesica.errors import InputError
 
@@ -11,13 +12,21 @@ CHANCE = 0.5  # of each drawn operation to be applied, as in FixMatch's code
 
 
 class ImageViews:
-    """Views for semi-supervised learning on images: the weak and the strong one have flips and crops of their own."""
+    """Views for semi-supervised learning on images: the weak and the strong one have flips and crops of their own.
+
+    And a pair of equal rank for self-supervised learning.
+    """
 
     def weak(self, images: Tensor) -> Tensor:
         return weak(images)
 
     def both(self, images: Tensor) -> tuple[Tensor, Tensor]:
         return weak(images), strong(images)
+
+    def pair(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        _check(images)
+        levels = (_unit(images) * 255).round()
+        return distorted(levels) / 255, distorted(levels) / 255
 
 
 def weak(images: Tensor) -> Tensor:
@@ -65,12 +74,16 @@ def shifted(images: Tensor, flip: Tensor, *, down: Tensor, right: Tensor) -> Ten
     return images.flatten(2).gather(2, source.flatten(2)).view(images.shape)
 
 
-def _weak(images: Tensor) -> Tensor:
+def _check(images: Tensor) -> None:
     if images.ndim != 4 or images.shape[1] not in (1, 3):
         raise InputError(
             f"images to augment have shape (rows, 1 or 3, height, width) and these have {tuple(images.shape)}: "
             "give grey or colour images"
         )
+
+
+def _weak(images: Tensor) -> Tensor:
+    _check(images)
     rows, _, height, width = images.shape
     flip = torch.rand(rows, device=images.device) < 0.5
     down, right = (

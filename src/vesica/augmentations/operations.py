@@ -102,18 +102,37 @@ def look_up(levels: Tensor, draw: Draw) -> Tensor:
 
 def blend(levels: Tensor, draw: Draw) -> Tensor:
     """The enhancements: from .1 to 1.9 of the way from an image without brightness, colour, contrast or edges."""
-    grey = _grey(levels)
+    colourless = grey(levels)
     without = {
-        "brightness": torch.zeros_like(grey),
-        "color": grey,
-        "contrast": (grey.mean(dim=(2, 3), keepdim=True) + 0.5).floor(),
+        "brightness": torch.zeros_like(colourless),
+        "color": colourless,
+        "contrast": mean_grey(levels),
         "sharpness": _smooth(levels),
     }
     start, factor = levels, torch.ones_like(draw.amount)
     for name, other in without.items():
         start = torch.where(draw.chosen(name)[:, None, None, None], other, start)
         factor = torch.where(draw.chosen(name), 0.1 + 1.8 * draw.amount, factor)
+    return mixed(levels, start, factor)
+
+
+def mixed(levels: Tensor, start: Tensor, factor: Tensor) -> Tensor:
+    """Each image `factor`, (rows,), of the way from `start` to itself, or beyond."""
     return (start + factor[:, None, None, None] * (levels - start)).clamp(0, 255).floor()
+
+
+def grey(levels: Tensor) -> Tensor:
+    """The luma of ITU-R 601 in Pillow's integers, exact in float32; a grey image is its own."""
+    if levels.shape[1] == 1:
+        return levels
+    red, green, blue = levels.split(1, dim=1)
+    weighted: Tensor = 19595 * red + 38470 * green + 7471 * blue + 32768
+    return (weighted / 65536).floor()
+
+
+def mean_grey(levels: Tensor) -> Tensor:
+    """Each image's mean level, rounded: (rows, 1, 1, 1)."""
+    return (grey(levels).mean(dim=(2, 3), keepdim=True) + 0.5).floor()
 
 
 def cut(levels: Tensor, size: Tensor, *, centre: Tensor) -> Tensor:
@@ -147,15 +166,6 @@ def _equalized(flat: Tensor, ramp: Tensor) -> Tensor:
     step = (below.gather(2, flat.amax(dim=2, keepdim=True)) / 255).floor()
     table = ((below + (step / 2).floor()) / step.clamp(min=1)).floor().clamp(max=255)
     return torch.where(step > 0, table, ramp)
-
-
-def _grey(levels: Tensor) -> Tensor:
-    """The luma of ITU-R 601 in Pillow's integers, exact in float32; a grey image is its own."""
-    if levels.shape[1] == 1:
-        return levels
-    red, green, blue = levels.split(1, dim=1)
-    weighted: Tensor = 19595 * red + 38470 * green + 7471 * blue + 32768
-    return (weighted / 65536).floor()
 
 
 def _smooth(levels: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from vesica.models.head import JOINS, Head
 from vesica.models.mlp import MLP
 from vesica.models.ncf import NCF
 from vesica.models.pooled import LinearModel, PooledModel
+from vesica.models.projector import Predictor, Projector
 from vesica.models.resnet import ResNet18
 from vesica.models.tabular import LinearEncoder, TabularEncoder
 from vesica.models.wide_resnet import WideResNet
@@ -28,6 +29,8 @@ __all__ = [
     "LinearModel",
     "Normalise",
     "PooledModel",
+    "Predictor",
+    "Projector",
     "ResNet18",
     "TabularEncoder",
     "WideResNet",

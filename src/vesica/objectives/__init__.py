@@ -2,15 +2,22 @@
 
 from vesica.objectives.fixmatch import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch, unlabelled_loss
 from vesica.objectives.nat import assign, assign_each, distance, points_on_sphere
+from vesica.objectives.self_supervised import MoCo, Pair, Scarf, SimSiam, info_nce, negative_cosine
 
 __all__ = [
     "AdaptiveThreshold",
     "Alignment",
     "FixMatch",
     "FixedThreshold",
+    "MoCo",
+    "Pair",
+    "Scarf",
+    "SimSiam",
     "assign",
     "assign_each",
     "distance",
+    "info_nce",
+    "negative_cosine",
     "points_on_sphere",
     "unlabelled_loss",
 ]

@@ -1,0 +1,82 @@
+"""What an encoder is trained with where there are no labels: the networks behind it and the loss of two views."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from vesica.errors import InputError, nearest
+from vesica.learning.ema import MovingAverage
+from vesica.learning.recording import mixed_precision
+from vesica.learning.resume import Stateful
+from vesica.models import MLP, Predictor, Projector
+from vesica.objectives import MoCo, Scarf, SimSiam
+
+SelfSupervision = Literal["simsiam", "byol", "moco", "scarf"]
+
+
+class Pretext(nn.Module):
+    """An encoder, its projector and, where there is one, a predictor; what they are to agree on is the objective's.
+
+    With `ema` the other side of the agreement is a moving average of encoder and projector, which does not learn.
+    """
+
+    def __init__(
+        self, encoder: nn.Module, projector: nn.Module, *, predictor: nn.Module, objective: nn.Module, ema: float | None
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.projector = projector
+        self.predictor = predictor
+        self.objective = objective
+        self.target = None if ema is None else MovingAverage(nn.Sequential(encoder, projector).train(), decay=ema)
+
+    def forward(self, one: Tensor, two: Tensor) -> Tensor:
+        """The loss. Each view is a batch of its own to batch norm, as in the papers."""
+        with mixed_precision(one.device):
+            projections = self.project(one), self.project(two)
+            predictions = self.predictor(projections[0]), self.predictor(projections[1])
+            others = projections
+            if self.target is not None:
+                others = self.target.module(one), self.target.module(two)
+        loss: Tensor = self.objective(predictions, others)
+        return loss
+
+    def project(self, view: Tensor) -> Tensor:
+        projected: Tensor = self.projector(self.encoder(view))
+        return projected
+
+    def follow(self) -> None:
+        """After a step: the moving average goes after the weights."""
+        if self.target is not None:
+            self.target.update()
+
+    def parts(self) -> dict[str, Stateful]:
+        """All that a checkpoint keeps of it."""
+        parts: dict[str, Stateful] = {"pretext": self}
+        return parts if self.target is None else {**parts, "target": self.target}
+
+
+def pretext(
+    ssl: SelfSupervision, encoder: nn.Module, *, dim: int, width: int, ema: float, device: torch.device
+) -> Pretext:
+    """What trains an encoder of `dim` outputs, with projections of `width`."""
+    if ssl not in get_args(SelfSupervision):
+        raise InputError(f"there is no self-supervision '{ssl}'{nearest(ssl, get_args(SelfSupervision))}")
+    if ssl == "scarf":  # no batch norm: VFLHLP's parties have few rows
+        return Pretext(
+            encoder,
+            MLP(dim, (width,), width).to(device),
+            predictor=nn.Identity(),
+            objective=Scarf(),
+            ema=None,
+        )
+    return Pretext(
+        encoder,
+        Projector(dim, width).to(device),
+        predictor=nn.Identity() if ssl == "moco" else Predictor(width).to(device),
+        objective=MoCo(width).to(device) if ssl == "moco" else SimSiam(),
+        ema=None if ssl == "simsiam" else ema,
+    )

@@ -1,0 +1,132 @@
+"""Self-supervised training of one party's encoder at home: no labels, two views of every row."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from vesica.errors import InputError
+from vesica.learning.pretext import Pretext, SelfSupervision, pretext
+from vesica.learning.recording import compiled, keep_layout, recorded
+from vesica.learning.resume import Resume, Stateful, Straight
+from vesica.objectives import Pair
+
+CHECKPOINT_EVERY = 100  # steps
+MOST_CHECKPOINTS = 200  # in a run: a longer one has them further apart
+STEEPEST = 5.0  # a gradient's norm, beyond which it is shortened
+
+
+class Views(Protocol):
+    """Two random views of the same rows."""
+
+    def pair(self, rows: Tensor) -> Pair: ...
+
+
+def self_supervised(
+    encoder: nn.Module,
+    inputs: Tensor,
+    *,
+    dim: int,
+    ssl: SelfSupervision,
+    views: Views,
+    steps: int,
+    learning_rate: float,
+    batch_size: int = 512,
+    width: int = 512,
+    ema: float = 0.999,
+    momentum: float = 0.9,
+    weight_decay: float = 3e-5,
+    resume: Resume | None = None,
+) -> None:
+    """Train `encoder`, from rows of `inputs` to (rows, dim), so that two views of a row are alike.
+
+    `ssl` says what keeps them from being all alike: "simsiam", "byol" and "moco" as in FedHSSL, by SGD, or "scarf" as
+    in VFLHLP, by Adam. FedHSSL's rate is .05 for every 256 rows of a batch, VFLHLP's .001. It falls as half a cosine,
+    but for the predictor's, which stays. `width` is that of the projections, dropped in the end. A step draws
+    `batch_size` rows, each at most once, or all where there are fewer. On a GPU the step is compiled, recorded, and in
+    bfloat16 where that is safe.
+    """
+    _check(inputs, steps=steps, batch_size=batch_size)
+    device = inputs.device
+    encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # images only; much faster
+    model = pretext(ssl, encoder, dim=dim, width=width, ema=ema, device=device).train()
+    optimiser = _optimiser(ssl, model, momentum=momentum, weight_decay=weight_decay)
+    parts: dict[str, Stateful] = {**model.parts(), "optimiser": optimiser}
+    weights = list(model.parameters())
+    loss = compiled(Loss(model, views), device)
+    # Tensors, so that a recorded step sees them change.
+    falling, steady = (torch.full((), learning_rate, device=device) for _ in range(2))
+
+    def step() -> None:
+        rows = inputs[_draw(len(inputs), batch_size, device)]
+        optimiser.zero_grad()
+        loss(rows).backward()
+        nn.utils.clip_grad_norm_(weights, STEEPEST)
+        optimiser.step()
+        model.follow()
+
+    advance = recorded(step, device)
+    stride = max(CHECKPOINT_EVERY, math.ceil(steps / MOST_CHECKPOINTS))
+    for position in (resume or Straight()).steps(math.ceil(steps / stride), parts):
+        for group, rate in zip(optimiser.param_groups, (falling, steady), strict=True):
+            group["lr"] = rate  # a restored optimiser comes with one of its own
+        for count in range(position * stride, min((position + 1) * stride, steps)):
+            falling.fill_(learning_rate * half_cosine(count / steps))
+            advance()
+    optimiser.zero_grad()
+    encoder.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+
+
+def half_cosine(done: float) -> float:
+    """The share of the learning rate, from 1 at the start down to 0."""
+    return (1 + math.cos(math.pi * done)) / 2
+
+
+class Loss:
+    """The loss of rows, in views that are drawn anew each time."""
+
+    def __init__(self, model: Pretext, views: Views) -> None:
+        self._model = model
+        self._views = views
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        one, two = self._views.pair(rows)
+        if rows.ndim == 4:
+            one, two = (view.contiguous(memory_format=torch.channels_last) for view in (one, two))
+        loss: Tensor = self._model(one, two)
+        return loss
+
+
+def _draw(rows: int, count: int, device: torch.device) -> Tensor:
+    """`count` of so many rows, each at most once: a row is no example against itself."""
+    return torch.rand(rows, device=device).topk(min(count, rows), sorted=False).indices
+
+
+def _optimiser(ssl: SelfSupervision, model: Pretext, *, momentum: float, weight_decay: float) -> torch.optim.Optimizer:
+    """Two groups of weights: the predictor's rate does not fall."""
+    predictor = list(model.predictor.parameters())
+    others = [*model.encoder.parameters(), *model.projector.parameters()]
+    groups = [{"params": others}, {"params": predictor}]
+    optimiser: torch.optim.Optimizer
+    if ssl == "scarf":
+        on_gpu = others[0].is_cuda
+        optimiser = torch.optim.Adam(
+            groups, betas=(momentum, 0.999), weight_decay=weight_decay, fused=True, capturable=on_gpu
+        )
+    else:
+        optimiser = torch.optim.SGD(groups, momentum=momentum, weight_decay=weight_decay, fused=True)
+    keep_layout(optimiser)
+    return optimiser
+
+
+def _check(inputs: Tensor, *, steps: int, batch_size: int) -> None:
+    if len(inputs) < 2 or batch_size < 2:
+        raise InputError(
+            f"self-supervised learning compares the rows of a batch and has {len(inputs)} rows in batches of "
+            f"{batch_size}: give at least two"
+        )
+    if steps < 0:
+        raise InputError(f"self-supervised learning takes 0 or more steps and not {steps}: change steps")
