@@ -93,6 +93,13 @@ def test_rows_that_would_look_the_same_are_told_by_the_settings_in_which_they_di
     assert [row["settings"] for row in rows([line(), line(**other), line(seed=1)])] == ["mu=7", "mu=1"]
 
 
+def test_rows_of_the_same_kind_say_the_same_settings() -> None:
+    """Also the one at other rows, which nothing else would be taken for."""
+    other = {"config": {"method": {"mu": 1}}, "config_hash": "1"}
+    table = rows([line(), line(**other), line(aligned=256, **other), line("split-nn")])
+    assert [row["settings"] for row in table] == ["mu=7", "mu=1", "mu=1", "–"]
+
+
 def test_rows_of_several_hosts_parties_and_biases_are_apart_and_show_which() -> None:
     cuts: list[dict[str, Any]] = [{}, {"host": 2}, {"parties": 50}, {"alpha": 0.2}]
     lines = [line(config={"method": {}, "cut": cut}, config_hash=str(number)) for number, cut in enumerate(cuts)]

@@ -61,13 +61,17 @@ def summarise(lines: Sequence[Line], published: Published | None = None) -> tupl
     groups: dict[tuple[object, ...], list[Line]] = defaultdict(list)
     for line in lines:
         groups[(*setting_of(line).items(), line["config_hash"])].append(line)
-    table = []
+    telling: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)  # method and data: names, in order
     for (*setting, _), runs in groups.items():
         rivals = [others[0] for (*other, _), others in groups.items() if other == setting]
-        named = setting_of(runs[0])
-        figures = figures_for(named, settings_of(runs[0]), published or {})
+        telling[kind_of(runs[0])] |= dict.fromkeys(differences(runs[0], rivals))
+    table = []
+    for runs in groups.values():
+        named, settings = setting_of(runs[0]), settings_of(runs[0])
+        said = ", ".join(f"{name}={settings[name]}" for name in telling[kind_of(runs[0])] if name in settings)
+        figures = figures_for(named, settings, published or {})
         beside = {f"published {metric}": figure for metric, figure in figures.items()}
-        table.append(named | differences(runs[0], rivals) | scores_of(runs) | costs_of(runs) | beside)
+        table.append(named | ({"settings": said} if said else {}) | scores_of(runs) | costs_of(runs) | beside)
     usual = {head for head, cell in _USUAL.items() if all(row[head] == cell for row in table)}
     columns = [head for column in _COLUMNS for head in (column, f"published {column}") if head not in usual]
     heads = [head for head in columns if any(head in row for row in table)]
@@ -111,11 +115,15 @@ def settings_of(line: Line) -> dict[str, Any]:
     }
 
 
-def differences(line: Line, rivals: Sequence[Line]) -> dict[str, str]:
+def kind_of(line: Line) -> tuple[str, str]:
+    """Rows of one kind say the same settings, also where only some of them need it to be told apart."""
+    return line.get("title") or line["method"], line["data"]
+
+
+def differences(line: Line, rivals: Sequence[Line]) -> list[str]:
     """The settings that tell this row from others that would look the same."""
     mine, theirs = settings_of(line), [settings_of(rival) for rival in rivals]
-    differ = [name for name in mine if any(other.get(name) != mine[name] for other in theirs)]
-    return {"settings": ", ".join(f"{name}={mine[name]}" for name in differ)} if differ else {}
+    return [name for name in mine if any(other.get(name) != mine[name] for other in theirs)]
 
 
 def scores_of(runs: Sequence[Line]) -> dict[str, str]:
