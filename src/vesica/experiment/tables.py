@@ -61,14 +61,14 @@ def summarise(lines: Sequence[Line], published: Published | None = None) -> tupl
     groups: dict[tuple[object, ...], list[Line]] = defaultdict(list)
     for line in lines:
         groups[(*setting_of(line).items(), line["config_hash"])].append(line)
-    telling: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)  # method and data: names, in order
+    telling: dict[str, dict[str, None]] = defaultdict(dict)  # method: names of settings, in order
     for (*setting, _), runs in groups.items():
         rivals = [others[0] for (*other, _), others in groups.items() if other == setting]
-        telling[kind_of(runs[0])] |= dict.fromkeys(differences(runs[0], rivals))
+        telling[title_of(runs[0])] |= dict.fromkeys(differences(runs[0], rivals))
     table = []
     for runs in groups.values():
         named, settings = setting_of(runs[0]), settings_of(runs[0])
-        said = ", ".join(f"{name}={settings[name]}" for name in telling[kind_of(runs[0])] if name in settings)
+        said = ", ".join(f"{name}={settings[name]}" for name in telling[title_of(runs[0])] if name in settings)
         figures = figures_for(named, settings, published or {})
         beside = {f"published {metric}": figure for metric, figure in figures.items()}
         table.append(named | ({"settings": said} if said else {}) | scores_of(runs) | costs_of(runs) | beside)
@@ -93,7 +93,7 @@ def setting_of(line: Line) -> dict[str, str]:
     """What a reader tells rows by."""
     cut, spent = line["config"].get("cut", {}), line.get("epsilon")
     return {
-        "method": line.get("title") or line["method"],
+        "method": title_of(line),
         "data": line["data"],
         **{name: str(cut.get(name, _USUAL[name])) for name in ("host", "parties", "alpha")},
         "aligned": f"{line['rows']['aligned']:,}",
@@ -115,9 +115,9 @@ def settings_of(line: Line) -> dict[str, Any]:
     }
 
 
-def kind_of(line: Line) -> tuple[str, str]:
-    """Rows of one kind say the same settings, also where only some of them need it to be told apart."""
-    return line.get("title") or line["method"], line["data"]
+def title_of(line: Line) -> str:
+    """Rows of one title say the same settings, also where only some of them need it to be told apart."""
+    return str(line.get("title") or line["method"])
 
 
 def differences(line: Line, rivals: Sequence[Line]) -> list[str]:
