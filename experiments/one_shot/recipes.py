@@ -7,6 +7,7 @@ from vesica.experiment.recipes import Case, Recipe
 from vesica.methods import FewShot, OneShot, SplitNN
 
 FINETUNE = {256: 400, 512: 480, 1024: 900, 2048: 1000}  # aligned rows: iterations, as the paper's bytes have them
+FINETUNE_SMALL = 500
 
 TRIED = [  # one field at a time, around the defaults
     OneShot(),
@@ -80,6 +81,25 @@ def figure6(seeds: int) -> Sequence[Case]:
     ]
 
 
+def finetune(seeds: int) -> Sequence[Case]:
+    """Few-shot and end-to-end training after it: a run gives all three results."""
+    return [
+        Case(FewShot(finetune_iterations=FINETUNE_SMALL), data, seed, overlap=overlap)
+        for data, overlap in (("credit-two-guests", 1000), ("credit-two-guests", 2000), ("fashion-mnist-guests", 500))
+        for seed in range(seeds)
+    ]
+
+
+def label_privacy(seeds: int) -> Sequence[Case]:
+    """What hiding the labels costs, from no epsilon down to 1."""
+    return [
+        Case(OneShot(label_epsilon=epsilon), "credit-two-guests", seed, overlap=overlap)
+        for overlap in (1000, 2000)
+        for epsilon in (None, 8.0, 4.0, 2.0, 1.0)
+        for seed in range(seeds)
+    ]
+
+
 def wires(seeds: int) -> Sequence[Case]:
     """What narrower values on the wire cost one-shot."""
     return [
@@ -113,6 +133,8 @@ RECIPES = {
     "table1": Recipe("One-shot and few-shot VFL on CIFAR-10: accuracy against overlapping rows", table1),
     "one-shot-cifar": Recipe("One-shot VFL alone on CIFAR-10", one_shot_cifar),
     "figure6": Recipe("One-shot and few-shot VFL on credit: AUC against bytes and rounds", figure6, seeds=5),
+    "finetune": Recipe("Few-shot VFL and end-to-end training after it", finetune, seeds=3),
+    "label-privacy": Recipe("One-shot VFL on credit with private labels", label_privacy, seeds=5),
     "wires": Recipe("One-shot VFL with narrower values on the wire", wires, seeds=3),
     "fashion": Recipe("One-shot VFL with four guests on Fashion-MNIST", fashion, seeds=3),
     "tune-credit": Recipe("Settings of one-shot VFL on credit, on rows held out", tune_credit, seeds=3),
