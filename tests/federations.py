@@ -8,7 +8,14 @@ from vesica.data import Federation, Overlap, PartyData, Table, TestRows
 from vesica.methods import METHODS, Method
 
 REFUSE_REGRESSION = ("one-shot", "few-shot")
-_CHEAP = {"epochs": 2, "guest_steps": 20, "guest_epochs": 3, "host_epochs": 2}
+_CHEAP = {
+    "epochs": 2,
+    "guest_steps": 20,
+    "guest_epochs": 3,
+    "host_epochs": 2,
+    "pretrain_epochs": 2,
+    "finetune_epochs": 2,
+}
 
 
 def quick(name: str) -> Method:

@@ -7,6 +7,10 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "Budget": "vesica.protocol",
+    "FedCSSL": "vesica.methods",
+    "FedGSSL": "vesica.methods",
+    "FedHSSL": "vesica.methods",
+    "FedLocalSSL": "vesica.methods",
     "FedOnce": "vesica.methods",
     "Federation": "vesica.data",
     "FewShot": "vesica.methods",
@@ -20,6 +24,9 @@ _EXPORTS = {
     "SplitNN": "vesica.methods",
     "Table": "vesica.data",
     "TestRows": "vesica.data",
+    "VFLHLP": "vesica.methods",
+    "VFLHLPA": "vesica.methods",
+    "VFLHLPP": "vesica.methods",
     "VesicaError": "vesica.errors",
     "fit": "vesica.experiment",
     "make_federation": "vesica.data",

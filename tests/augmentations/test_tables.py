@@ -100,7 +100,7 @@ def test_a_pair_is_the_row_and_the_row_with_three_of_five_columns_from_others() 
 def test_corrupted_columns_come_from_rows_of_their_own() -> None:
     elsewhere = torch.arange(10.0)[:, None].expand(-1, 5)
     torch.manual_seed(0)
-    _, corrupted = TableViews(SCHEMA, elsewhere, corrupted=1.0).pair(torch.full((5000, 5), -1.0))
+    _, corrupted = TableViews(SCHEMA, elsewhere, corrupted=1.0).pair(torch.full((20_000, 5), -1.0))
     assert (torch.corrcoef(corrupted.T) - torch.eye(5)).abs().max() < 0.05
 
 

@@ -100,10 +100,10 @@ def test_the_test_rows_of_a_scenario_are_always_the_same() -> None:
     assert drawn[0].aligned_ids.tolist() != drawn[1].aligned_ids.tolist()
 
 
-def test_official_test_rows_are_the_test_rows_and_an_encoder_goes_to_images_only() -> None:
+def test_official_test_rows_are_the_test_rows_and_an_encoder_goes_to_who_has_features() -> None:
     data = made_up(28, 1)
     tables = SCENARIOS["mnist-halves"].cut(data)
-    host = Table(tables[0].ids, {"x": np.arange(30.0)})
+    host = Table(tables[0].ids)
     made = federate(data, [host, *tables], encoder="cnn", overlap=Overlap(15))
     assert [party.name for party in made.parties] == ["host", "guest-1", "guest-2"]
     assert [party.encoder for party in made.parties] == [None, "cnn", "cnn"]

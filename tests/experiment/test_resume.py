@@ -42,6 +42,13 @@ def sweep(folder: Path, what: str, guests: int, method: str) -> list[dict[str, o
         ("split-nn-stopped", "before-checkpoint", 2, 6),
         ("split-nn-stopped", "after-checkpoint", 2, 6),
         ("fedonce-stopped", "after-checkpoint", 1, 6),
+        ("vflhlp", "after-message", 1, 10),
+        ("vflhlp", "before-checkpoint", 2, 9),
+        ("vflhlp", "after-checkpoint", 2, 9),
+        ("fedhssl", "after-message", 1, 40),
+        ("fedhssl", "before-checkpoint", 2, 12),
+        ("fedhssl", "after-checkpoint", 2, 12),
+        ("fedhssl-moco", "after-checkpoint", 1, 8),
     ],
 )
 def test_a_killed_run_goes_on_and_ends_bit_identical(

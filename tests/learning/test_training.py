@@ -56,6 +56,18 @@ def test_patience_counts_epochs_since_the_best() -> None:
     assert verdicts == [False, False, False, False, False, False, False, True]
 
 
+def test_without_patience_nothing_stops_and_the_last_epoch_is_kept() -> None:
+    model = nn.Linear(1, 1)
+    stopping = Stopping({"model": model}, patience=0)
+    for weight, value in ((1.0, 0.9), (2.0, 0.5), (3.0, 0.4)):
+        nn.init.constant_(model.weight, weight)
+        assert stopping.judge((value, 0.0))
+        assert not stopping.stop
+    nn.init.constant_(model.weight, 4.0)
+    stopping.restore_best()
+    assert model.weight.item() == 3.0
+
+
 def test_stopping_comes_back_from_its_state() -> None:
     model = nn.Linear(1, 1)
     stopping = Stopping({"model": model}, patience=2)

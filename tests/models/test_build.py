@@ -14,6 +14,7 @@ from vesica.models import (
     MLP,
     EncoderSpec,
     LinearEncoder,
+    NormedEncoder,
     ResNet18,
     TabularEncoder,
     WideResNet,
@@ -33,12 +34,14 @@ def images_of(channels: int, height: int, width: int) -> ImageSchema:
 IMAGES = [images_of(*size) for size in SIZES]
 FITTING: list[tuple[str, Schema]] = [
     ("mlp", NUMERIC),
+    ("mlp2", NUMERIC),
+    ("mlp2", MIXED),
     ("tabular", NUMERIC),
     ("tabular", MIXED),
     ("linear", MIXED),
     *((name, schema) for name in ("cnn", "cnn1", "wrn", "resnet18", "linear") for schema in IMAGES),
 ]
-ONE_OF_EACH: list[tuple[str, Schema]] = [*FITTING[:4], *((n, s) for n, s in FITTING[4:] if s == IMAGES[0])]
+ONE_OF_EACH: list[tuple[str, Schema]] = [*FITTING[:6], *((n, s) for n, s in FITTING[6:] if s == IMAGES[0])]
 
 
 def rows_of(schema: Schema, rows: int) -> Tensor:
@@ -112,6 +115,7 @@ def test_the_default_fits_the_data(schema: Schema, kind: type[nn.Module], dim: i
 def test_a_name_means_its_network() -> None:
     expected = {
         "mlp": MLP,
+        "mlp2": NormedEncoder,
         "tabular": TabularEncoder,
         "linear": LinearEncoder,
         "cnn": CNN0,
@@ -141,7 +145,11 @@ def test_a_residual_network_gets_a_linear_layer_only_for_another_dim(name: str, 
         ("mlp", MIXED, "numeric columns only and this table has 3 categorical: use 'tabular'"),
         ("linear", TableSchema(0), "needs at least one column and this table has none"),
         ("resnet", IMAGES[0], "there is no encoder 'resnet'; did you mean 'resnet18'?"),
-        ("", NUMERIC, "there is no encoder ''; there are: cnn, cnn1, filters, linear, mlp, resnet18, tabular, wrn"),
+        (
+            "",
+            NUMERIC,
+            "there is no encoder ''; there are: cnn, cnn1, filters, linear, mlp, mlp2, resnet18, tabular, wrn",
+        ),
     ],
 )
 def test_a_wrong_choice_is_refused_with_what_to_do(name: str, schema: Schema, sentence: str) -> None:

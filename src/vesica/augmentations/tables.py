@@ -8,6 +8,8 @@ from torch import Tensor
 from vesica.errors import InputError
 from vesica.schema import TableSchema
 
+_SHARED = 32  # rows whose corrupted columns come from one order of the columns
+
 
 class TableViews:
     """Views for semi-supervised and for self-supervised learning on a table.
@@ -56,6 +58,17 @@ class TableViews:
 
     def pair(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The rows as they are, and corrupted."""
-        from_rows = torch.randint(len(self._rows), rows.shape, device=rows.device)
-        chosen = torch.rand_like(rows).argsort(dim=1) < self._corrupted
-        return rows, torch.where(chosen, self._rows.gather(0, from_rows), rows)
+        columns = self._choose_columns(*rows.shape, device=rows.device)
+        # Values lie wide apart in a large table: some of its rows first, all values of which are near.
+        near = self._rows[torch.randint(len(self._rows), rows.shape[:1], device=rows.device)]
+        from_rows = torch.randint(len(rows), columns.shape, device=rows.device)
+        return rows, rows.scatter(1, columns, near[from_rows, columns])
+
+    def _choose_columns(self, rows: int, width: int, *, device: torch.device) -> Tensor:
+        """The columns of each row to corrupt: of a random order, round and round, so many from a random place on.
+
+        That is any choice as often as any other. Some rows share an order, because to draw one takes a sort.
+        """
+        orders = torch.rand(-(-rows // _SHARED), width, device=device).argsort(dim=1)
+        places = torch.randint(width, (rows, 1), device=device) + torch.arange(self._corrupted, device=device)
+        return orders[torch.arange(rows, device=device)[:, None] % len(orders), places % width]

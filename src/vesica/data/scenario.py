@@ -150,7 +150,8 @@ def make_federation(
     """A scenario as a federation. The test rows are always the same; `seed` draws the others.
 
     `host` is which of the parts, from 1 on, the labelled party has; `parties` cuts the columns into so many parts;
-    `alpha` cuts them in two, the host with this ratio of the columns that matter most. `encoder` is that of images.
+    `alpha` cuts them in two, the host with this ratio of the columns that matter most. `encoder` is that of every party
+    with features.
     """
     if name not in SCENARIOS:
         raise InputError(f"there is no data set '{name}'{nearest(name, SCENARIOS)}")
@@ -226,7 +227,7 @@ def federate(
     """A data set whose tables are cut already, the host's first, as a federation."""
     names = ["host", *(f"guest-{i}" for i in range(1, len(tables)))]
     parties = [
-        PartyData(party, table, encoder=encoder if table.image is not None else None, dim=dim)
+        PartyData(party, table, encoder=encoder if table.image is not None or table.columns else None, dim=dim)
         for party, table in zip(names, tables, strict=True)
     ]
     ids = tables[0].ids

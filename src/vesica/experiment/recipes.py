@@ -54,7 +54,7 @@ class Case:
     host: int | None = None  # which of the parts, from 1 on, the labelled party has
     parties: int | None = None
     alpha: float | None = None  # the host's ratio of the columns that matter most
-    encoder: str | None = None  # of images
+    encoder: str | None = None  # of every party with features
     stop_at_bytes: int | None = None
 
     def settings(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from torch import Tensor
 Inputs = ParamSpec("Inputs")
 Output = TypeVar("Output")
 
+_CPU_HAS_BFLOAT16: bool = getattr(torch.cpu, "_is_avx512_bf16_supported", bool)()  # torch says it nowhere else
 _WARM_UP = 3  # steps before the recording: buffers are made and kernels are chosen
 
 
@@ -26,6 +27,13 @@ def compiled(function: Callable[Inputs, Output], device: torch.device) -> Callab
 def mixed_precision(device: torch.device) -> AbstractContextManager[None]:
     """On a GPU: convolutions and matrix products in bfloat16."""
     return torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else nullcontext()
+
+
+def quick_precision(device: torch.device) -> AbstractContextManager[None]:
+    """For passes that nothing learns from: bfloat16 on a GPU, and on a CPU that multiplies it faster than float32."""
+    if device.type == "cpu" and _CPU_HAS_BFLOAT16:
+        return torch.autocast("cpu", torch.bfloat16)
+    return mixed_precision(device)
 
 
 def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], None]:

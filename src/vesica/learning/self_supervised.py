@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vesica.errors import InputError
-from vesica.learning.pretext import Pretext, SelfSupervision, pretext
+from vesica.learning.pretext import Pretext, SelfSupervision, Tower, pretext
 from vesica.learning.recording import compiled, keep_layout, recorded
 from vesica.learning.resume import Resume, Stateful, Straight
 from vesica.objectives import Pair
@@ -37,6 +37,7 @@ def self_supervised(
     batch_size: int = 512,
     width: int = 512,
     ema: float = 0.999,
+    tau: float = 1.0,
     momentum: float = 0.9,
     weight_decay: float = 3e-5,
     resume: Resume | None = None,
@@ -46,19 +47,18 @@ def self_supervised(
     `ssl` says what keeps them from being all alike: "simsiam", "byol" and "moco" as in FedHSSL, by SGD, or "scarf" as
     in VFLHLP, by Adam. FedHSSL's rate is .05 for every 256 rows of a batch, VFLHLP's .001. It falls as half a cosine,
     but for the predictor's, which stays. `width` is that of the projections, dropped in the end. A step draws
-    `batch_size` rows, each at most once, or all where there are fewer. On a GPU the step is compiled, recorded, and in
-    bfloat16 where that is safe.
+    `batch_size` rows, each at most once, or all where there are fewer. `tau` is the temperature of "scarf". On a GPU a
+    step is compiled, recorded, and in bfloat16 where that is safe.
     """
     _check(inputs, steps=steps, batch_size=batch_size)
     device = inputs.device
     encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # images only; much faster
-    model = pretext(ssl, encoder, dim=dim, width=width, ema=ema, device=device).train()
-    optimiser = _optimiser(ssl, model, momentum=momentum, weight_decay=weight_decay)
+    model = pretext(ssl, encoder, dim=dim, width=width, ema=ema, device=device, tau=tau).train()
+    optimiser = optimiser_of(ssl, model, momentum=momentum, weight_decay=weight_decay)
     parts: dict[str, Stateful] = {**model.parts(), "optimiser": optimiser}
     weights = list(model.parameters())
     loss = compiled(Loss(model, views), device)
-    # Tensors, so that a recorded step sees them change.
-    falling, steady = (torch.full((), learning_rate, device=device) for _ in range(2))
+    rates = Rates(optimiser, learning_rate, device)
 
     def step() -> None:
         rows = inputs[_draw(len(inputs), batch_size, device)]
@@ -71,10 +71,8 @@ def self_supervised(
     advance = recorded(step, device)
     stride = max(CHECKPOINT_EVERY, math.ceil(steps / MOST_CHECKPOINTS))
     for position in (resume or Straight()).steps(math.ceil(steps / stride), parts):
-        for group, rate in zip(optimiser.param_groups, (falling, steady), strict=True):
-            group["lr"] = rate  # a restored optimiser comes with one of its own
         for count in range(position * stride, min((position + 1) * stride, steps)):
-            falling.fill_(learning_rate * half_cosine(count / steps))
+            rates.set(half_cosine(count / steps))
             advance()
     optimiser.zero_grad()
     encoder.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
@@ -85,18 +83,36 @@ def half_cosine(done: float) -> float:
     return (1 + math.cos(math.pi * done)) / 2
 
 
-class Loss:
-    """The loss of rows, in views that are drawn anew each time."""
+class Rates:
+    """The learning rates of an optimiser from `optimiser_of`; tensors, so that a recorded step sees them change."""
 
-    def __init__(self, model: Pretext, views: Views) -> None:
+    def __init__(self, optimiser: torch.optim.Optimizer, learning_rate: float, device: torch.device) -> None:
+        self._optimiser = optimiser
+        self._learning_rate = learning_rate
+        self._falling, self._steady = (torch.full((), learning_rate, device=device) for _ in range(2))
+
+    def set(self, share: float) -> None:
+        """This share of the rate; the predictor's does not fall."""
+        self._falling.fill_(self._learning_rate * share)
+        for group, rate in zip(self._optimiser.param_groups, (self._falling, self._steady), strict=True):
+            group["lr"] = rate  # a restored optimiser comes with one of its own
+
+
+class Loss:
+    """The loss of rows, in views that are drawn anew each time; a `guide` sees the same views."""
+
+    def __init__(self, model: Pretext, views: Views, *, guide: Tower | None = None, gamma: float = 0.0) -> None:
         self._model = model
         self._views = views
+        self._guide = guide
+        self._gamma = gamma
 
     def __call__(self, rows: Tensor) -> Tensor:
         one, two = self._views.pair(rows)
         if rows.ndim == 4:
             one, two = (view.contiguous(memory_format=torch.channels_last) for view in (one, two))
-        loss: Tensor = self._model(one, two)
+        guides = None if self._guide is None else self._guide.guide(one, two)
+        loss: Tensor = self._model(one, two, guides, gamma=self._gamma)
         return loss
 
 
@@ -105,7 +121,7 @@ def _draw(rows: int, count: int, device: torch.device) -> Tensor:
     return torch.rand(rows, device=device).topk(min(count, rows), sorted=False).indices
 
 
-def _optimiser(ssl: SelfSupervision, model: Pretext, *, momentum: float, weight_decay: float) -> torch.optim.Optimizer:
+def optimiser_of(ssl: SelfSupervision, model: Tower, *, momentum: float, weight_decay: float) -> torch.optim.Optimizer:
     """Two groups of weights: the predictor's rate does not fall."""
     predictor = list(model.predictor.parameters())
     others = [*model.encoder.parameters(), *model.projector.parameters()]

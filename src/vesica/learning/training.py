@@ -14,7 +14,10 @@ from vesica.metrics import Task, standing
 
 
 class Stopping:
-    """Keeps the best state of some modules and says when there was no better one for `patience` epochs."""
+    """Keeps the best state of some modules and says when there was no better one for `patience` epochs.
+
+    A patience of 0 never stops and keeps the latest state: a few validation rows tell one epoch from another by chance.
+    """
 
     def __init__(self, modules: Mapping[str, nn.Module], *, patience: int) -> None:
         self._modules = dict(modules)
@@ -25,11 +28,11 @@ class Stopping:
 
     @property
     def stop(self) -> bool:
-        return self._since >= self._patience
+        return self._since >= self._patience > 0
 
     def judge(self, value: tuple[float, float]) -> bool:
         """Whether this epoch is the best so far; if it is, its modules are kept."""
-        better = self._best is None or value > self._best
+        better = not self._patience or self._best is None or value > self._best
         if better:
             self._best = value
         self.take(better)

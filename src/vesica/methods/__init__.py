@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
 from vesica.errors import InputError, nearest
+from vesica.methods.fedhssl import FedCSSL, FedGSSL, FedHSSL, FedLocalSSL
 from vesica.methods.fedonce import FedOnce
 from vesica.methods.linear import Linear
 from vesica.methods.local_only import LocalOnly
 from vesica.methods.one_shot import FewShot, OneShot
 from vesica.methods.pooled import Pooled
 from vesica.methods.split_nn import SplitNN
+from vesica.methods.vflhlp import VFLHLP, VFLHLPA, VFLHLPP
 from vesica.protocol import Guest, Host
 
 METHODS: dict[str, type[Any]] = {
@@ -25,9 +27,18 @@ METHODS: dict[str, type[Any]] = {
     "one-shot": OneShot,
     "few-shot": FewShot,
     "fedonce": FedOnce,
+    "fedhssl": FedHSSL,
+    "fedgssl": FedGSSL,
+    "fedcssl": FedCSSL,
+    "fedlocalssl": FedLocalSSL,
+    "vflhlp": VFLHLP,
+    "vflhlp-a": VFLHLPA,
+    "vflhlp-p": VFLHLPP,
 }
 
-_LEAST = {"batch_size": 1, "frequency": 1}  # the least a field may be, where that is not 0
+# The least a field may be, where that is not 0.
+_LEAST = {"batch_size": 1, "frequency": 1, "local_updates": 1, "width": 1, "finetune_batch_size": 1}
+_LEAST |= {"host_batch_size": 1, "guest_batch_size": 2}
 
 
 class Method(Protocol):

@@ -1,6 +1,6 @@
 """Encoders and heads: plain torch modules, useful without federation."""
 
-from vesica.models.build import ENCODERS, EncoderSpec, build_encoder
+from vesica.models.build import ENCODERS, EncoderSpec, MeanEncoder, build_encoder, top_of
 from vesica.models.cnn import CNN0, CNN1, Normalise
 from vesica.models.head import JOINS, Head
 from vesica.models.mlp import MLP
@@ -8,7 +8,7 @@ from vesica.models.ncf import NCF
 from vesica.models.pooled import LinearModel, PooledModel
 from vesica.models.projector import Predictor, Projector
 from vesica.models.resnet import ResNet18
-from vesica.models.tabular import LinearEncoder, TabularEncoder
+from vesica.models.tabular import LinearEncoder, NormedEncoder, TabularEncoder
 from vesica.models.wide_resnet import WideResNet
 
 AnyHead = Head | PooledModel | LinearModel  # what a host predicts with
@@ -27,7 +27,9 @@ __all__ = [
     "Head",
     "LinearEncoder",
     "LinearModel",
+    "MeanEncoder",
     "Normalise",
+    "NormedEncoder",
     "PooledModel",
     "Predictor",
     "Projector",
@@ -35,4 +37,5 @@ __all__ = [
     "TabularEncoder",
     "WideResNet",
     "build_encoder",
+    "top_of",
 ]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from vesica.errors import InputError, nearest
 from vesica.models.cnn import CNN0, CNN1, Normalise
 from vesica.models.filters import EdgeFilters, TurnedColumns
 from vesica.models.mlp import MLP
 from vesica.models.resnet import FEATURES, ResNet18
-from vesica.models.tabular import LinearEncoder, TabularEncoder
+from vesica.models.tabular import LinearEncoder, NormedEncoder, TabularEncoder
 from vesica.models.wide_resnet import WideResNet
 from vesica.schema import ImageSchema, Schema, TableSchema, schema_from_json, schema_to_json
 
@@ -50,6 +51,7 @@ def _raw(schema: Schema, dim: int) -> nn.Module:
 
 TABLE_ENCODERS: dict[str, Callable[[TableSchema, int], nn.Module]] = {
     "mlp": _mlp,
+    "mlp2": NormedEncoder,
     "tabular": _tabular,
     "linear": LinearEncoder,
     "filters": TurnedColumns,
@@ -67,6 +69,23 @@ IMAGE_ENCODERS: dict[str, Callable[[ImageSchema, int], nn.Module]] = {
 ENCODERS: dict[str, Callable[..., nn.Module]] = {**TABLE_ENCODERS, **IMAGE_ENCODERS}
 
 
+class MeanEncoder(nn.Module):
+    """The mean of what several encoders make of the same rows."""
+
+    def __init__(self, encoders: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.encoders = nn.ModuleList(encoders)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return torch.stack([encoder(rows) for encoder in self.encoders]).mean(dim=0)
+
+
+def top_of(encoder: nn.Module) -> nn.Module:
+    """The part of an encoder that does not depend on what its inputs look like; nothing, where it has none."""
+    top = getattr(encoder, "top", None)
+    return top if isinstance(top, nn.Module) else nn.Sequential()
+
+
 @dataclass(frozen=True)
 class EncoderSpec:
     """What rebuilds an encoder; one that exists fits its data."""
@@ -74,6 +93,7 @@ class EncoderSpec:
     name: str
     dim: int
     schema: Schema
+    copies: int = 1  # more than one: the mean of so many encoders, each with weights of its own
 
     def __post_init__(self) -> None:
         if self.name not in ENCODERS:
@@ -90,16 +110,24 @@ class EncoderSpec:
 
     def build(self) -> nn.Module:
         """A fresh encoder from rows of the schema to (rows, dim); torch's generator draws its weights."""
+        return self._build_one() if self.copies == 1 else MeanEncoder([self._build_one() for _ in range(self.copies)])
+
+    def _build_one(self) -> nn.Module:
         if isinstance(self.schema, TableSchema):
             return TABLE_ENCODERS[self.name](self.schema, self.dim)
         return IMAGE_ENCODERS[self.name](self.schema, self.dim)
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "dim": self.dim, "schema": schema_to_json(self.schema)}
+        return {
+            "name": self.name,
+            "dim": self.dim,
+            "schema": schema_to_json(self.schema),
+            "copies": self.copies,
+        }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> EncoderSpec:
-        return cls(values["name"], values["dim"], schema_from_json(values["schema"]))
+        return cls(values["name"], values["dim"], schema_from_json(values["schema"]), values.get("copies", 1))
 
 
 def build_encoder(name: str | None, schema: Schema, *, dim: int | None = None) -> nn.Module:

@@ -61,6 +61,10 @@ class CNN0(nn.Module):
         )
         self.dim = outputs
 
+    @property
+    def top(self) -> nn.Module:
+        return self.layers
+
     def forward(self, images: Tensor) -> Tensor:
         encoded: Tensor = self.layers(self.features(self.normalise(images)))
         return encoded
@@ -90,6 +94,10 @@ class CNN1(nn.Module):
         )
         self.output = nn.Linear(_width(self.features, schema), outputs)
         self.dim = outputs
+
+    @property
+    def top(self) -> nn.Module:
+        return self.output
 
     def forward(self, images: Tensor) -> Tensor:
         encoded: Tensor = self.output(self.features(self.normalise(images)))

@@ -28,3 +28,9 @@ class MLP(nn.Sequential):
             layers.append(activation)
         super().__init__(*layers)
         self.dim = outputs
+        self._first = len(layers) if not hidden else 2 + bool(dropout)
+
+    @property
+    def top(self) -> nn.Module:
+        """All behind the first hidden layer, as narrow as that one is."""
+        return nn.Sequential(*list(self)[self._first :])

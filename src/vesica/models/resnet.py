@@ -9,7 +9,7 @@ class ResNet18(nn.Module):
     """A 3x3 stem without max-pooling and four stages, cut in two as FedHSSL does, which averages the tops.
 
     `bottom` is the stem and the first stage, `top` the other three and the mean over the image. Without
-    `outputs` it gives the 512 pooled features, else a linear layer of them.
+    `outputs` it gives the 512 pooled features, else a linear layer of them, which is part of the top.
     """
 
     def __init__(self, *, channels: int, outputs: int | None = None, normalise: nn.Module | None = None) -> None:
@@ -24,12 +24,12 @@ class ResNet18(nn.Module):
             *_stage(256, FEATURES),
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
+            *([] if outputs is None else [nn.Linear(FEATURES, outputs)]),
         )
-        self.output = nn.Identity() if outputs is None else nn.Linear(FEATURES, outputs)
         self.dim = FEATURES if outputs is None else outputs
 
     def forward(self, images: Tensor) -> Tensor:
-        encoded: Tensor = self.output(self.top(self.bottom(self.normalise(images))))
+        encoded: Tensor = self.top(self.bottom(self.normalise(images)))
         return encoded
 
 

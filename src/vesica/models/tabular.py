@@ -78,12 +78,44 @@ class TabularEncoder(nn.Module):
         self.mlp = MLP(schema.numeric + sum(dims), hidden, outputs, dropout=dropout)
         self.dim = outputs
 
+    @property
+    def top(self) -> nn.Module:
+        return self.mlp.top
+
     def forward(self, rows: Tensor) -> Tensor:
-        if self.embeddings is not None:
-            numeric, codes = rows[:, : self.numeric], rows[:, self.numeric :]
-            rows = torch.cat([numeric, self.embeddings(codes)], dim=1)
-        encoded: Tensor = self.mlp(rows)
+        encoded: Tensor = self.mlp(beside(rows, self.numeric, self.embeddings))
         return encoded
+
+
+class NormedEncoder(nn.Module):
+    """FedHSSL's for tables: two linear layers with batch norm and ReLU, embedded categories before them.
+
+    It is cut between the two: `top` has the same shape whatever the columns are.
+    """
+
+    def __init__(self, schema: TableSchema, outputs: int, *, embedding_dim: int = 32) -> None:
+        super().__init__()
+        self.numeric = schema.numeric
+        dims = [embedding_dim] * len(schema.categories)
+        self.embeddings = CategoryEmbeddings(schema.categories, dims, std=0.1) if dims else None
+        self.bottom = _normed(schema.numeric + sum(dims), outputs)
+        self.top = _normed(outputs, outputs)
+        self.dim = outputs
+
+    def forward(self, rows: Tensor) -> Tensor:
+        encoded: Tensor = self.top(self.bottom(beside(rows, self.numeric, self.embeddings)))
+        return encoded
+
+
+def beside(rows: Tensor, numeric: int, embeddings: CategoryEmbeddings | None) -> Tensor:
+    """The numeric columns, and the embedded codes beside them."""
+    if embeddings is None:
+        return rows
+    return torch.cat([rows[:, :numeric], embeddings(rows[:, numeric:])], dim=1)
+
+
+def _normed(inputs: int, outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(inputs, outputs, bias=False), nn.BatchNorm1d(outputs), nn.ReLU())
 
 
 class LinearEncoder(nn.Module):

@@ -41,7 +41,13 @@ class WideResNet(nn.Module):
         )
         self.output = nn.Identity() if outputs is None else nn.Linear(features, outputs)
         self.dim = features if outputs is None else outputs
+        self._first = blocks
         self.apply(_initialise)
+
+    @property
+    def top(self) -> nn.Module:
+        """All behind the first stage."""
+        return nn.Sequential(*list(self.stages)[self._first :], self.output)
 
     def forward(self, images: Tensor) -> Tensor:
         encoded: Tensor = self.output(self.stages(self.stem(self.normalise(images))))

@@ -10,11 +10,15 @@ from torch.nn import functional
 from vesica.objectives.nat import points_on_sphere
 
 Pair = tuple[Tensor, Tensor]
+_LEAST = 1e-12
 
 
 def negative_cosine(predictions: Tensor, targets: Tensor) -> Tensor:
     """The mean over rows of minus the cosine; no gradient goes into the targets."""
-    return -(_unit(predictions) * _unit(targets.detach())).sum(dim=1).mean()
+    some, others = predictions.float(), targets.detach().float()
+    lengths = (some.norm(dim=1) * others.norm(dim=1)).clamp(min=_LEAST)
+    cosines: Tensor = (some * others).sum(dim=1) / lengths
+    return -cosines.mean()
 
 
 def info_nce(queries: Tensor, keys: Tensor, *, temperature: float) -> Tensor:

@@ -11,7 +11,14 @@ from vesica.privacy.accounting import (
     pld_epsilon,
     rdp_epsilon,
 )
-from vesica.privacy.dp_sgd import clipped_sum, per_sample_gradients, poisson_sample, private_gradient, standard_normals
+from vesica.privacy.dp_sgd import (
+    clipped_sum,
+    per_sample_gradients,
+    poisson_sample,
+    private_gradient,
+    standard_normals,
+)
+from vesica.privacy.iso import isotropic_noise
 from vesica.privacy.randomised_response import moved_with, randomise, refuse_epsilon
 from vesica.privacy.release import Release, gaussian_epsilon, gaussian_noise
 from vesica.privacy.spent import Spent, at_most
@@ -29,6 +36,7 @@ __all__ = [
     "divide",
     "gaussian_epsilon",
     "gaussian_noise",
+    "isotropic_noise",
     "moved_with",
     "papers_epsilon",
     "per_sample_gradients",

@@ -15,12 +15,14 @@ from vesica.errors import InputError, ProtocolError
 from vesica.learning.resume import Stateful
 from vesica.learning.training import Stopping, batches
 from vesica.metrics import standing
+from vesica.privacy import isotropic_noise
 from vesica.protocol.byte_limit import THENS, ByteLimit, Then
 from vesica.protocol.message import Message
 from vesica.protocol.party import Guest, Host, Party
 
 Augment = Literal["none", "weak"]
 Encode = Callable[[Tensor], Tensor]
+Penalty = Callable[[], Tensor]
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class EndToEnd:
     learning_rate: float
     weight_decay: float
     augment: Augment
+    iso: float = 0.0  # isotropic noise on the gradients that leave the host, as a share of the largest row's norm
 
     def follow(self, me: Guest, *, step: str) -> None:
         """Go on from the encoder that the guest has."""
@@ -80,11 +83,13 @@ class EndToEnd:
         step: str,
         before: tuple[float, float] | None = None,
         rows_after: int = 0,
+        penalty: Penalty | None = None,
     ) -> None:
         """Go on from the head and the encoder that the host has, with these labels, one a row of the host.
 
         Only an epoch that is better than `before` on the validation rows is kept. A limit of bytes leaves room for the
-        representations of `rows_after` rows, which the guests send when this has ended.
+        representations of `rows_after` rows, which the guests send when this has ended. A `penalty` on the host's own
+        weights is added to the loss of every batch; what the guests get does not depend on it.
         """
         assert me.head is not None
         mine: dict[str, nn.Module] = {"head": me.head}
@@ -97,7 +102,7 @@ class EndToEnd:
         limit = self._limit(me, must_score=before is not None, rows_after=rows_after)
         parts: dict[str, Stateful] = {**mine, "optimiser": optimiser, "stopping": stopping}
         for epoch in me.resumable(step).steps(self.epochs, parts):
-            then = self._lead_batches(me, epoch, encode, optimiser, labels, limit)
+            then = self._lead_batches(me, epoch, encode, optimiser, labels, limit, penalty)
             if then == "train":
                 continue
             verdict = self._judge(me, labels, stopping, then)
@@ -107,7 +112,14 @@ class EndToEnd:
         stopping.restore_best()
 
     def _lead_batches(
-        self, me: Host, epoch: int, encode: Encode, optimiser: Optimizer, labels: Tensor, limit: ByteLimit | None
+        self,
+        me: Host,
+        epoch: int,
+        encode: Encode,
+        optimiser: Optimizer,
+        labels: Tensor,
+        limit: ByteLimit | None,
+        penalty: Penalty | None,
     ) -> Then:
         """An epoch, or what fits of it; returns what follows."""
         assert me.head is not None
@@ -116,11 +128,14 @@ class EndToEnd:
             received = [part.requires_grad_() for part in me.gather_representations(len(rows))]
             own = [] if me.encoder is None else [encode(rows)]
             optimiser.zero_grad()
-            me.task.loss(me.head([*own, *received]), labels[rows]).backward()
+            loss = me.task.loss(me.head([*own, *received]), labels[rows])
+            (loss if penalty is None else loss + penalty()).backward()
             optimiser.step()
             then = None if limit is None else limit.after(number, last_epoch=epoch + 1 == self.epochs)
             for link, part in zip(me.guests.values(), received, strict=True):
-                link.send("gradients", part.grad, scalars={} if then is None else {"then": then})
+                assert part.grad is not None
+                gradients = isotropic_noise(part.grad, self.iso)
+                link.send("gradients", gradients, scalars={} if then is None else {"then": then})
             if then not in (None, "train"):
                 return then
         return "score" if limit is None else "train"

@@ -1,0 +1,166 @@
+"""FedHSSL and its parts. He, Kang, Luo, Fan and Yang, "A Hybrid Self-Supervised Learning Framework for Vertical
+Federated Learning", 2022, Algorithm 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from vesica.errors import InputError
+from vesica.learning.towers import CrossTower
+from vesica.learning.training import batches
+from vesica.methods import fedhssl_claims as claims
+from vesica.methods.pretrained import Pretrained, Pretraining, swap
+from vesica.models import MeanEncoder
+from vesica.privacy import isotropic_noise
+from vesica.protocol import Host
+from vesica.protocol.party import Party
+
+
+@dataclass(frozen=True)
+class FedCSSL(Pretrained):
+    """Step 1 alone: each party learns from what the others project the aligned rows to, labelled or not.
+
+    Projections go both ways between the host and each guest, and no gradients. `local_updates` are made on the same
+    received ones (Fig. 7). With exchange="epoch" those of all rows cross at once, and no party waits for another
+    before the next epoch (appendix D).
+    """
+
+    local_updates: int = 1
+    exchange: Literal["batch", "epoch"] = "batch"
+    iso_representations: float = 0.0  # lambda_p: noise on what the host gives in pre-training, likewise
+
+    def prepare(self, me: Party) -> Pretraining:
+        if me.encoder is None:
+            raise InputError(
+                f"has labels only, and {self.name} needs the host's view of the aligned rows: "
+                "give it features, or take fedlocalssl"
+            )
+        return Pretraining(self.cross_tower(me, me.encoder))
+
+    def epoch(self, me: Party, held: Pretraining, epoch: int) -> None:
+        assert held.cross is not None
+        held.cross.begin(self.share_of(epoch))
+        order = me.public_random(f"aligned rows of epoch {epoch}")
+        rows = [me.rows.aligned[batch] for batch in batches(len(me.rows.aligned), self.batch_size, generator=order)]
+        for number, together in enumerate([rows] if self.exchange == "epoch" else [[some] for some in rows]):
+            self.cross_party(me, held.cross, [me.inputs[some] for some in together], host_first=number % 2 == 1)
+
+    def cross_party(self, me: Party, cross: CrossTower, rows: Sequence[Tensor], *, host_first: bool) -> None:
+        """Algorithm 1, lines 4-11. Who gives first takes turns, so that two batches need one change of direction."""
+        at_once = self.exchange == "batch"  # then the first update needs no second pass
+        with torch.set_grad_enabled(at_once):
+            own = [cross.project(some) for some in rows]
+        noise = self.iso_representations if isinstance(me, Host) else 0.0
+        given = [isotropic_noise(projections.detach(), noise) for projections in own]
+        received = swap(me, given, host_first=host_first)
+        for update in range(self.local_updates):
+            for some, projections, theirs in zip(rows, own, received, strict=True):
+                cross.learn(projections if at_once and not update else cross.project(some), theirs)
+
+    def say(self, me: Host, held: Pretraining) -> list[str]:
+        rows, noise = len(me.rows.aligned), self.iso_representations
+        said = [claims.projections(self.width, rows=rows, times=self.pretrain_epochs), *super().say(me, held)]
+        return [*said, claims.noise_on("what the host gives in pre-training", noise)] if noise else said
+
+
+@dataclass(frozen=True)
+class FedGSSL(FedCSSL):
+    """Steps 1 and 2: each party also learns from two views of all its own rows, guided by what step 1 has taught it.
+
+    Eq. 4 as it is printed: the guidance counts `gamma` times as much as the rest. In the authors' code it counts twice
+    that, which is gamma = 1.
+    """
+
+    gamma: float = 0.5
+    ema: float = 0.999  # of byol and moco
+    corrupted: float = 0.3  # of a table's columns, in one of the two views
+    finetune_with: Literal["mean", "local", "cross"] = "mean"  # "local": the starred rows of the paper
+
+    @property
+    def title(self) -> str:
+        """What a table calls its result."""
+        return self.name + {"mean": "", "local": "*", "cross": ", cross-party encoder alone"}[self.finetune_with]
+
+    @property
+    def rate(self) -> float:
+        return super().rate / (1 + self.gamma)
+
+    def prepare(self, me: Party) -> Pretraining:
+        if me.encoder_spec is None:
+            return super().prepare(me)
+        me.use(replace(me.encoder_spec, copies=2))
+        cross, local = encoders_of(me)
+        held = Pretraining(self.cross_tower(me, cross))
+        assert held.cross is not None
+        guide = held.cross.tower if self.gamma else None
+        held.local = self.local_tower(me, local, ema=self.ema, corrupted=self.corrupted, guide=guide, gamma=self.gamma)
+        return held
+
+    def epoch(self, me: Party, held: Pretraining, epoch: int) -> None:
+        super().epoch(me, held, epoch)
+        assert held.local is not None
+        held.local.epoch(self.share_of(epoch))
+
+    def settle(self, me: Party) -> None:
+        if self.finetune_with == "mean":
+            return
+        assert me.encoder_spec is not None
+        me.encoder = encoders_of(me)[("cross", "local").index(self.finetune_with)]
+        me.encoder_spec = replace(me.encoder_spec, copies=1)
+
+
+@dataclass(frozen=True)
+class FedHSSL(FedGSSL):
+    """All three steps: after every epoch the parties average the tops of their local encoders, with what is on them.
+
+    In the paper a server apart from party 1 does that; here the host does.
+    """
+
+    def prepare(self, me: Party) -> Pretraining:
+        return super().prepare(me).join(me, noise=self.iso_representations)
+
+    def epoch(self, me: Party, held: Pretraining, epoch: int) -> None:
+        super().epoch(me, held, epoch)
+        assert held.averaging is not None
+        held.averaging.average()
+
+
+@dataclass(frozen=True)
+class FedLocalSSL(Pretrained):
+    """Step 2 at home, with no other party's help: the paper's FedSimSiam; with aggregate="top", FedSimSiam + PMA.
+
+    A host with labels only takes part: it has nothing to train, and may average what the guests have.
+    """
+
+    aggregate: Literal["none", "top"] = "none"
+    ema: float = 0.999
+    corrupted: float = 0.3
+
+    @property
+    def title(self) -> str:
+        """What a table calls its result."""
+        return self.name + ("" if self.aggregate == "none" else " + aggregation")
+
+    def prepare(self, me: Party) -> Pretraining:
+        held = Pretraining()
+        if me.encoder is not None:
+            held.local = self.local_tower(me, me.encoder, ema=self.ema, corrupted=self.corrupted)
+        return held if self.aggregate == "none" else held.join(me)
+
+    def epoch(self, me: Party, held: Pretraining, epoch: int) -> None:
+        if held.local is not None:
+            held.local.epoch(self.share_of(epoch))
+        if held.averaging is not None:
+            held.averaging.average()
+
+
+def encoders_of(me: Party) -> tuple[nn.Module, nn.Module]:
+    """The cross-party and the local one."""
+    assert isinstance(me.encoder, MeanEncoder)
+    cross, local = me.encoder.encoders
+    return cross, local

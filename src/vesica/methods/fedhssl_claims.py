@@ -1,0 +1,36 @@
+"""What the messages of FedHSSL show, in words."""
+
+from __future__ import annotations
+
+from vesica.protocol.averaging import GuestAveraging, HostAveraging
+
+
+def projections(width: int, *, rows: int, times: int) -> str:
+    return (
+        f"In pre-training the host and each guest showed each other {width} numbers of each of the {rows} aligned "
+        f"rows, {times} times; they follow from the sender's columns and not from the labels."
+    )
+
+
+def averaging(done: GuestAveraging | HostAveraging) -> str:
+    """Whose tops were averaged, whose were not, and who sees them; the host knows."""
+    assert isinstance(done, HostAveraging)
+    groups, alone = done.groups, done.alone
+    stayed = f"those of {', '.join(alone)} have other shapes and stayed at home" if alone else ""
+    if not groups:
+        return f"No tops of local encoders were averaged: {stayed}."
+    averaged = " and those of ".join(", ".join(group) for group in groups)
+    return (
+        f"The tops of the local encoders, with projector and predictor, of {averaged} were averaged after every epoch"
+        + (f"; {stayed}" if stayed else "")
+        + ". The paper has a server for that, apart from the party with the labels; here the host averages, and so it "
+        "sees the guests' weights there (not their rows, nor the bottoms of their encoders), and of two that are "
+        "averaged each can tell the other's."
+    )
+
+
+def noise_on(what: str, ratio: float) -> str:
+    return (
+        f"On {what} there is isotropic Gaussian noise, whose norm a row is about {ratio:g} times the largest row's. It "
+        "carries no guarantee of differential privacy: no epsilon is stated for it."
+    )

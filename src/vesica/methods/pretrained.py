@@ -1,0 +1,188 @@
+"""What FedHSSL and its parts have in common: epochs of training without labels, then split training from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from vesica.augmentations import views_of
+from vesica.errors import InputError
+from vesica.learning.pretext import Tower, cross_tower, pretext
+from vesica.learning.resume import Stateful
+from vesica.learning.self_supervised import half_cosine
+from vesica.learning.towers import CrossTower, LocalTower
+from vesica.methods import fedhssl_claims as claims
+from vesica.models import Head
+from vesica.protocol import Guest, Host
+from vesica.protocol.averaging import GuestAveraging, HostAveraging
+from vesica.protocol.end_to_end import EndToEnd
+from vesica.protocol.party import Party
+
+Ssl = Literal["simsiam", "byol", "moco"]
+
+
+@dataclass
+class Pretraining:
+    """A party's part of it: its towers, and with whom it averages the local one's top."""
+
+    cross: CrossTower | None = None
+    local: LocalTower | None = None
+    averaging: GuestAveraging | HostAveraging | None = None
+
+    def parts(self) -> dict[str, Stateful]:
+        """All that a checkpoint keeps of it."""
+        towers = [tower for tower in (self.cross, self.local) if tower is not None]
+        return {name: part for tower in towers for name, part in tower.parts().items()}
+
+    def join(self, me: Party, *, noise: float = 0.0) -> Pretraining:
+        """Find out with whom to average; `noise` goes on what the host gives."""
+        weights = None if self.local is None else self.local.shared()
+        if isinstance(me, Host):
+            self.averaging = HostAveraging(me, weights, noise=noise)
+        else:
+            assert isinstance(me, Guest)
+            assert weights is not None
+            self.averaging = GuestAveraging(me, weights)
+        return self
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A method says what it prepares, what an epoch of pre-training is and which encoder goes on.
+
+    The learning rate of pre-training is the authors': SGD, falling from epoch to epoch as half a cosine.
+    """
+
+    stops_at_bytes: ClassVar[bool] = True
+
+    ssl: Ssl = "simsiam"
+    pretrain_epochs: int = 40
+    batch_size: int = 512
+    learning_rate: float = 0.05  # for every 256 rows of a batch
+    width: int = 512  # of the projections
+    finetune_epochs: int = 100
+    finetune_patience: int = 20
+    finetune_batch_size: int = 128
+    finetune_learning_rate: float = 1e-3
+    finetune_weight_decay: float = 1e-5
+    hidden: tuple[int, ...] = ()  # of the head
+    iso_gradients: float = 0.0  # lambda_g: noise on the gradients of fine-tuning, as a share of the largest row's norm
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 2:
+            raise InputError(f"batch_size of {self.name} is {self.batch_size}: projections take batches of 2 or more")
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__.lower()
+
+    @property
+    def rate(self) -> float:
+        return self.learning_rate * self.batch_size / 256
+
+    def guest(self, me: Guest) -> None:
+        self.pretrain(me)
+        self.finetuning().follow(me, step="finetuning")
+
+    def host(self, me: Host) -> None:
+        me.conversation.statements += self.say(me, self.pretrain(me))
+        me.head = Head(me.dims, me.task.outputs, hidden=self.hidden).to(me.device)
+        self.finetuning().lead(me, me.labels, step="finetuning")
+
+    def pretrain(self, me: Party) -> Pretraining:
+        held = self.prepare(me)
+        for epoch in me.resumable("pre-training").steps(self.pretrain_epochs, held.parts()):
+            self.epoch(me, held, epoch)
+        self.settle(me)
+        if me.encoder is not None:
+            me.encoder.train().to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+        return held
+
+    def prepare(self, me: Party) -> Pretraining:
+        raise NotImplementedError
+
+    def epoch(self, me: Party, held: Pretraining, epoch: int) -> None:
+        raise NotImplementedError
+
+    def settle(self, me: Party) -> None:
+        """Take the encoder that goes on, where there is more than one."""
+
+    def say(self, me: Host, held: Pretraining) -> list[str]:
+        """What the messages show, and to whom."""
+        said = [] if held.averaging is None else [claims.averaging(held.averaging)]
+        return (
+            [*said, claims.noise_on("the gradients of fine-tuning", self.iso_gradients)] if self.iso_gradients else said
+        )
+
+    def share_of(self, epoch: int) -> float:
+        """Of the learning rate."""
+        return half_cosine(epoch / self.pretrain_epochs)
+
+    def cross_tower(self, me: Party, encoder: nn.Module) -> CrossTower:
+        assert me.encoder_spec is not None
+        tower = cross_tower(self.ssl, laid_out(encoder), dim=me.encoder_spec.dim, width=self.width, device=me.device)
+        return CrossTower(self.ssl, tower, learning_rate=self.rate, device=me.device)
+
+    def local_tower(
+        self,
+        me: Party,
+        encoder: nn.Module,
+        *,
+        ema: float,
+        corrupted: float,
+        guide: Tower | None = None,
+        gamma: float = 0.0,
+    ) -> LocalTower:
+        assert me.encoder_spec is not None
+        own = me.inputs[torch.cat([me.rows.aligned, me.rows.unaligned])]
+        dim = me.encoder_spec.dim
+        return LocalTower(
+            self.ssl,
+            pretext(self.ssl, laid_out(encoder), dim=dim, width=self.width, ema=ema, device=me.device),
+            own,
+            views=views_of(me.encoder_spec.schema, own, corrupted=corrupted),
+            batch_size=self.batch_size,
+            learning_rate=self.rate,
+            guide=guide,
+            gamma=gamma,
+        )
+
+    def finetuning(self) -> EndToEnd:
+        return EndToEnd(
+            epochs=self.finetune_epochs,
+            patience=self.finetune_patience,
+            batch_size=self.finetune_batch_size,
+            learning_rate=self.finetune_learning_rate,
+            weight_decay=self.finetune_weight_decay,
+            augment="none",
+            iso=self.iso_gradients,
+        )
+
+
+def swap(me: Party, mine: Sequence[Tensor], *, host_first: bool) -> list[list[Tensor]]:
+    """Give the projections of some batches; those of the same rows by everyone at the other ends, a list a batch."""
+    if host_first == isinstance(me, Host):
+        give(me, mine)
+        return take(me, mine)
+    theirs = take(me, mine)
+    give(me, mine)
+    return theirs
+
+
+def give(me: Party, mine: Sequence[Tensor]) -> None:
+    for projections in mine:
+        for link in me.links.values():
+            link.send("projections", projections)
+
+
+def take(me: Party, mine: Sequence[Tensor]) -> list[list[Tensor]]:
+    return [[link.receive("projections", shape=own.shape).tensor for link in me.links.values()] for own in mine]
+
+
+def laid_out(encoder: nn.Module) -> nn.Module:
+    """Images are much faster with their channels last."""
+    return encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
