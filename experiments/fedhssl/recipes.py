@@ -2,17 +2,19 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from vesica.experiment.recipes import Case, Recipe
 from vesica.methods import VFLHLP, FedCSSL, FedGSSL, FedHSSL, FedLocalSSL, FedOnce, Method, OneShot, SplitNN
-from vesica.methods.pretrained import Pretrained
+
+Crossing = TypeVar("Crossing", bound=FedCSSL)
 
 EPOCHS = 100  # of fine-tuning, and of split-nn, which has no pre-training
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A scenario of which every party has so many rows."""
+    """A scenario of which every party has so many rows, and how encoders are pre-trained on them."""
 
     data: str
     rows: int
@@ -21,11 +23,47 @@ class Setting:
     encoder: str | None = None
     draws: bool = False  # every party has some of the rows; otherwise all of them, which are no more than `rows`
     pretrain_epochs: int = 40
+    batch_size: int = 512
+    finetune_learning_rate: float = 1e-3
+    local_updates: int = 1
+
+    def vanilla(self) -> SplitNN:
+        return SplitNN(hidden=(), epochs=EPOCHS, batch_size=128)
+
+    def local(self) -> FedLocalSSL:
+        return FedLocalSSL(
+            pretrain_epochs=self.pretrain_epochs,
+            batch_size=self.batch_size,
+            finetune_learning_rate=self.finetune_learning_rate,
+        )
+
+    def crossing(self, kind: type[Crossing]) -> Crossing:
+        """FedCSSL and what goes on from it."""
+        return kind(
+            pretrain_epochs=self.pretrain_epochs,
+            batch_size=self.batch_size,
+            finetune_learning_rate=self.finetune_learning_rate,
+            local_updates=self.local_updates,
+        )
+
+    def starred(self) -> tuple[FedGSSL, FedHSSL]:
+        """With the local encoder alone."""
+        kinds = self.crossing(FedGSSL), self.crossing(FedHSSL)
+        return replace(kinds[0], finetune_with="local"), replace(kinds[1], finetune_with="local")
 
     def cases(self, methods: Iterable[Method], seeds: int, *, shares: Sequence[float]) -> list[Case]:
         """With each count of labelled rows that the aligned ones allow for."""
         return [
-            self.case(method, round(share * self.rows), labelled, seed)
+            Case(
+                method,
+                self.data,
+                seed,
+                overlap=round(share * self.rows),
+                draw=self.rows - round(share * self.rows) if self.draws else None,
+                labelled=labelled,
+                dim=self.dim,
+                encoder=self.encoder,
+            )
             for share in shares
             for labelled in self.labelled
             for method in methods
@@ -33,38 +71,27 @@ class Setting:
             if labelled <= round(share * self.rows)
         ]
 
-    def case(self, method: Method, aligned: int, labelled: int, seed: int) -> Case:
-        if isinstance(method, Pretrained):
-            method = replace(method, pretrain_epochs=self.pretrain_epochs)
-        return Case(
-            method,
-            self.data,
-            seed,
-            overlap=aligned,
-            draw=self.rows - aligned if self.draws else None,
-            labelled=labelled,
-            dim=self.dim,
-            encoder=self.encoder,
-        )
 
-
-BHI = Setting("bhi", 2_280, (200, 400), dim=512)  # of 138,762 pairs
-HALVES = Setting("fashion-mnist-halves", 12_000, (200, 400, 1000), dim=512, encoder="resnet18", draws=True)
+# Small parts of the paper's data: so few batches of 512 that `tune` preferred smaller ones.
+BHI = Setting("bhi", 2_280, (200, 400), dim=512, batch_size=128, finetune_learning_rate=1e-4, local_updates=4)
+HALVES = Setting(
+    "fashion-mnist-halves",
+    12_000,
+    (200, 400, 1000),
+    dim=512,
+    encoder="resnet18",
+    draws=True,
+    batch_size=128,
+    local_updates=4,
+)
 QUADRANTS = replace(HALVES, data="fashion-mnist")
 AVAZU = Setting("avazu", 12_000, (200, 400, 600, 800, 1000), dim=512, encoder="mlp2")  # of 100,000 rows
+# The paper's own.
 NUS_WIDE = Setting("nus-wide-tags", 56_885, AVAZU.labelled, dim=512, encoder="mlp2", pretrain_epochs=10)
 MODELNET = Setting("modelnet", 24_630, AVAZU.labelled, dim=512)
 SETTINGS = (BHI, HALVES, QUADRANTS, AVAZU, NUS_WIDE, MODELNET)
-
-SHARES = (0.2, 0.4)
-VANILLA = SplitNN(hidden=(), epochs=EPOCHS, batch_size=128)
-LOCAL = FedLocalSSL()
-STARRED = (FedGSSL(finetune_with="local"), FedHSSL(finetune_with="local"))
-
-
-def few_labels(setting: Setting) -> Setting:
-    """The 200 labelled rows that the paper's ablations have."""
-    return replace(setting, labelled=(200,))
+FEW_LABELS = tuple(replace(setting, labelled=(200,)) for setting in SETTINGS)  # as in the paper's ablations
+SHARES = (0.2, 0.4)  # of the rows, which are aligned
 
 
 def table2(seeds: int) -> Sequence[Case]:
@@ -73,62 +100,83 @@ def table2(seeds: int) -> Sequence[Case]:
         case
         for setting in SETTINGS
         for case in (
-            *setting.cases((VANILLA, LOCAL), seeds, shares=SHARES[:1]),
-            *setting.cases((FedHSSL(),), seeds, shares=SHARES),
+            *setting.cases((setting.vanilla(), setting.local()), seeds, shares=SHARES[:1]),
+            *setting.cases((setting.crossing(FedHSSL),), seeds, shares=SHARES),
         )
     ]
 
 
 def table3(seeds: int) -> Sequence[Case]:
-    """Cross-party and local pre-training on the same share of the rows."""
+    """Cross-party and local pre-training on the same share of the rows, all of them aligned."""
     return [
         case
-        for setting in SETTINGS
+        for setting in FEW_LABELS
         for share in (*SHARES, 1.0)
-        for case in few_labels(only(setting, share)).cases((LOCAL, FedCSSL()), seeds, shares=(1.0,))
+        for case in replace(setting, rows=round(share * setting.rows), draws=True).cases(
+            (setting.local(), setting.crossing(FedCSSL)), seeds, shares=(1.0,)
+        )
     ]
-
-
-def only(setting: Setting, share: float) -> Setting:
-    """As if a party had this share of its rows alone."""
-    return replace(setting, rows=round(share * setting.rows), draws=True)
 
 
 def table4(seeds: int) -> Sequence[Case]:
     """The local encoder alone: with and without aggregation, with and without guidance; with 100 %, Table 9."""
     return [
         case
-        for setting in map(few_labels, SETTINGS)
+        for setting in FEW_LABELS
         for case in (
-            *setting.cases((LOCAL, replace(LOCAL, aggregate="top")), seeds, shares=SHARES[:1]),
-            *setting.cases(STARRED, seeds, shares=(*SHARES, 1.0)),
+            *setting.cases((setting.local(), replace(setting.local(), aggregate="top")), seeds, shares=SHARES[:1]),
+            *setting.cases(setting.starred(), seeds, shares=(*SHARES, 1.0)),
         )
     ]
 
 
 def fig3(seeds: int) -> Sequence[Case]:
     """Each step more: cross-party, guided local, aggregation."""
-    steps = (VANILLA, LOCAL, FedCSSL(), FedGSSL(), FedHSSL())
-    return [case for setting in SETTINGS for case in setting.cases(steps, seeds, shares=SHARES[1:])]
+    return [
+        case
+        for setting in SETTINGS
+        for case in setting.cases(
+            (setting.vanilla(), setting.local(), *map(setting.crossing, (FedCSSL, FedGSSL, FedHSSL))),
+            seeds,
+            shares=SHARES[1:],
+        )
+    ]
 
 
 def fig6(seeds: int) -> Sequence[Case]:
     """How much the guidance counts; twice as much is what the authors' code does."""
-    guided = [replace(method, gamma=gamma) for method in STARRED for gamma in (0.0, 0.5, 1.0, 2.0)]
-    return [case for setting in SETTINGS for case in few_labels(setting).cases(guided, seeds, shares=SHARES[:1])]
+    return [
+        case
+        for setting in FEW_LABELS
+        for gamma in (0.0, 0.5, 1.0, 2.0)
+        for case in setting.cases(
+            [replace(method, gamma=gamma) for method in setting.starred()], seeds, shares=SHARES[:1]
+        )
+    ]
 
 
 def fig7(seeds: int) -> Sequence[Case]:
     """Several updates on the same received projections, and all of an epoch's at once."""
-    often = [FedHSSL(local_updates=updates) for updates in (1, 4, 8)]
-    asked = [*often, FedHSSL(exchange="epoch"), FedHSSL(exchange="epoch", local_updates=4)]
-    return [case for setting in SETTINGS for case in few_labels(setting).cases(asked, seeds, shares=SHARES[:1])]
+    return [
+        case
+        for setting in FEW_LABELS
+        for exchange, updates in (("batch", 1), ("batch", 4), ("batch", 8), ("epoch", 1), ("epoch", 4))
+        for case in setting.cases(
+            [replace(setting.crossing(FedHSSL), exchange=exchange, local_updates=updates)], seeds, shares=SHARES[:1]
+        )
+    ]
 
 
 def objectives(seeds: int) -> Sequence[Case]:
     """SimSiam, BYOL and MoCo, at home and across parties."""
-    methods = [kind(ssl=ssl) for kind in (FedLocalSSL, FedHSSL) for ssl in ("simsiam", "byol", "moco")]
-    return [case for setting in SETTINGS for case in few_labels(setting).cases(methods, seeds, shares=SHARES[:1])]
+    return [
+        case
+        for setting in FEW_LABELS
+        for ssl in ("simsiam", "byol", "moco")
+        for case in setting.cases(
+            (replace(setting.local(), ssl=ssl), replace(setting.crossing(FedHSSL), ssl=ssl)), seeds, shares=SHARES[:1]
+        )
+    ]
 
 
 def tune(seeds: int) -> Sequence[Case]:
@@ -136,15 +184,18 @@ def tune(seeds: int) -> Sequence[Case]:
 
     Compared on rows that are neither test rows nor trained on.
     """
-    tried = [
-        replace(kind, batch_size=size, finetune_learning_rate=rate)
-        for kind in (LOCAL, FedHSSL(local_updates=4))
-        for size, rate in ((512, 1e-3), (128, 1e-3), (128, 1e-4))
-    ]
     return [
         replace(case, hold_out=True)
-        for setting in (replace(BHI, rows=1_820), HALVES)
-        for case in few_labels(setting).cases((VANILLA, *tried), seeds, shares=SHARES[:1])
+        for setting in (replace(FEW_LABELS[0], rows=1_820), FEW_LABELS[1])
+        for case in setting.cases((setting.vanilla(), *tried(setting)), seeds, shares=SHARES[:1])
+    ]
+
+
+def tried(setting: Setting) -> list[Method]:
+    return [
+        replace(method, batch_size=size, finetune_learning_rate=rate)
+        for method in (setting.local(), setting.crossing(FedHSSL))
+        for size, rate in ((512, 1e-3), (128, 1e-3), (128, 1e-4))
     ]
 
 
