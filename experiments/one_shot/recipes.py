@@ -9,7 +9,7 @@ from vesica.methods import FewShot, OneShot, SplitNN
 FINETUNE = {256: 400, 512: 480, 1024: 900, 2048: 1000}  # aligned rows: iterations, as the paper's bytes have them
 FINETUNE_SMALL = 500
 
-TRIED = [  # one field at a time, around the defaults
+TRIED = [  # one field or two at a time, around the defaults
     OneShot(),
     OneShot(learning_rate=0.01),
     OneShot(learning_rate=0.1),
@@ -24,6 +24,8 @@ TRIED = [  # one field at a time, around the defaults
     OneShot(labelled_views="both"),
     OneShot(host_learning_rate=1e-3),
     OneShot(host_weight_decay=0.0),
+    OneShot(hidden=(64,)),
+    OneShot(hidden=(64,), host_learning_rate=1e-3),
 ]
 
 

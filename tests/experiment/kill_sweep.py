@@ -10,12 +10,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 
+import vesica.learning.private_training as private_training
 import vesica.learning.semi_supervised as semi_supervised
 import vesica.protocol.journal as journal
 import vesica.protocol.resumable as resumable
@@ -36,6 +38,9 @@ METHODS = {
 METHODS["fedhssl"] = FedHSSL(**SSL, iso_representations=0.1, iso_gradients=0.1)
 METHODS["fedhssl-moco"] = FedHSSL(**SSL, ssl="moco", exchange="epoch", finetune_with="local")
 METHODS["vflhlp"] = VFLHLP(host_epochs=3, host_patience=1, guest_steps=150, epochs=2, batch_size=16)
+METHODS["fedonce-heuristic"] = FedOnce(
+    representation="heuristic-nat", epsilon=8.0, guest_epochs=6, host_epochs=2, batch_size=16
+)
 METHODS["split-nn-stopped"] = METHODS["split-nn"]
 METHODS["fedonce-stopped"] = FedOnce(guest_epochs=2, host_epochs=2, batch_size=16, more_epochs=3)
 OPTIONS = {
@@ -49,6 +54,11 @@ OPTIONS = {
 def every_third_moved(labels: torch.Tensor, classes: int, *, epsilon: float) -> torch.Tensor:
     """In place of the operating system's noise, which no two runs share."""
     return (labels + (torch.arange(len(labels)) % 3 == 0)) % classes
+
+
+def from_the_seed(count: int) -> bytes:
+    """In place of the operating system's, likewise: the party's own random numbers, which a checkpoint keeps."""
+    return torch.randint(256, (count,), dtype=torch.uint8).numpy().tobytes()
 
 
 def die() -> None:
@@ -130,6 +140,9 @@ def outcome(folder: Path) -> dict[str, str]:
 def main(root: Path, what: str, guests: int, name: str = "split-nn") -> None:
     method, options = METHODS[name], OPTIONS.get(name, {})
     one_shot.randomise = every_third_moved
+    private_training.poisson_sample = partial(private_training.poisson_sample, entropy=from_the_seed)
+    private_training.private_gradient = partial(private_training.private_gradient, entropy=from_the_seed)
+    private_training.STEPS_A_POSITION = 3
     semi_supervised.LOOK_EVERY = 10  # so that even a short training has two checkpoints
     federation = small_federation(guests=guests, rows=60)
 

@@ -74,17 +74,35 @@ def test_every_federation_of_the_files_that_are_there_can_be_made(
 
 def test_every_party_is_host_in_turn() -> None:
     hosts = Counter((case.data, type(case.method).__name__, case.host) for case in cases("fig5") if not case.seed)
-    assert {hosts["mnist", name, host] for name in ("LocalOnly", "FedOnce", "Pooled") for host in range(1, 5)} == {1}
+    assert {hosts["mnist", name, host] for name in ("LocalOnly", "Linear", "Pooled") for host in range(1, 5)} == {1}
     assert hosts["phishing", "FedOnce", 10] == hosts["nus-wide", "Linear", 5] == 1
     assert hosts["mnist", "SplitNN", 4] == 2
     assert not hosts["mnist", "FedOnce", 5]
+
+
+def test_figure_5_has_what_the_hold_out_preferred_beside_nat_on_images() -> None:
+    made = [(case.data, case.method) for case in cases("fig5") if case.host == 2 and not case.seed]
+    by_data = {data: [m.representation for d, m in made if d == data and isinstance(m, FedOnce)] for data, _ in made}
+    assert {data for data, found in by_data.items() if found == ["nat", "pca"]} == {"mnist", "fashion-mnist", "kmnist"}
+    assert {tuple(found) for found in by_data.values()} == {("nat", "pca"), ("nat",)}
+
+
+def test_phishing_has_three_seeds_in_table6_and_more_if_asked() -> None:
+    table6 = find_recipe("fedonce", "table6", experiments=FOLDER.parent)
+    for asked, (mnist, phishing) in {1: (1, 3), 2: (2, 3), 5: (5, 5)}.items():
+        seeds = {(case.data, case.seed) for case in table6.cases(asked) if case.data in ("mnist", "phishing")}
+        assert seeds == {*(("mnist", seed) for seed in range(mnist)), *(("phishing", seed) for seed in range(phishing))}
 
 
 def test_table6_has_every_epsilon_both_divisions_and_no_noise_at_all() -> None:
     made = [case for case in cases("table6") if case.data == "mnist" and case.host == 4 and not case.seed]
     methods = [case.method for case in made if isinstance(case.method, FedOnce)]
     assert Counter((method.epsilon, method.representation, method.division) for method in methods) == {
-        **{(epsilon, "filters", "moments"): 1 for epsilon in (2.0, 4.0, 6.0, 8.0)},
+        **{
+            (epsilon, representation, "moments"): 1
+            for epsilon in (2.0, 4.0, 6.0, 8.0)
+            for representation in ("filters", "codebook", "heuristic-nat")
+        },
         **{(epsilon, "fixed", way): 1 for epsilon in (2.0, 4.0, 6.0, 8.0) for way in ("moments", "simple")},
         (None, "nat", "moments"): 1,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +13,12 @@ from types import ModuleType
 import pytest
 
 from vesica.data import SCENARIOS, make_federation, split_rows
-from vesica.experiment.recipes import Case, find_recipe
+from vesica.experiment.recipes import Case, find_recipe, read_recipes
 from vesica.experiment.tables import read_published
 from vesica.methods import FewShot, OneShot, SplitNN, check_fields
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "one_shot"
-TABLES = ("table1", "one-shot-cifar", "figure6", "wires", "fashion", "tune-credit")
+TABLES = [name for name, _ in read_recipes(FOLDER / "recipes.py")]
 
 
 def cases(table: str) -> list[Case]:
@@ -48,6 +49,16 @@ def test_settings_are_tuned_on_rows_held_out_and_everything_else_is_tested_on_te
         assert {case.hold_out for case in cases(table)} == {table == "tune-credit"}
 
 
+def test_every_recipe_is_looked_at() -> None:
+    assert {"table1", "figure6", "finetune", "label-privacy", "tune-credit"} <= set(TABLES)
+
+
+def test_a_head_with_a_hidden_layer_is_tried_too() -> None:
+    tried = {case.method for case in cases("tune-credit")}
+    assert OneShot(hidden=(64,)) in tried
+    assert OneShot() in tried
+
+
 def test_table1_finetunes_as_many_iterations_as_the_paper() -> None:
     methods = {(case.overlap, case.method) for case in cases("table1") if isinstance(case.method, FewShot)}
     found = {overlap: method.finetune_iterations for overlap, method in methods if isinstance(method, FewShot)}
@@ -64,8 +75,7 @@ def test_one_shot_alone_has_the_settings_of_table1() -> None:
 
 
 def test_every_published_figure_of_table1_is_there() -> None:
-    published = read_published(FOLDER / "published.csv")
-    table1 = {key: figures for key, figures in published.items() if key[1] == "cifar10"}
+    table1 = read_published(FOLDER / "published.csv", tables={"table1"})
     methods = ("split-nn", "fedcvt", "fedbcd", "one-shot", "few-shot", "few-shot + finetune")
     sizes = ("256", "512", "1,024", "2,048")
     assert set(table1) == {(method, "cifar10", size) for method in methods for size in sizes}
@@ -76,7 +86,7 @@ def test_every_published_figure_of_table1_is_there() -> None:
 
 
 def test_published_bytes_of_one_shot_are_three_messages_of_128_floats_a_row_and_guest() -> None:
-    published = read_published(FOLDER / "published.csv")
+    published = read_published(FOLDER / "published.csv", tables={"table1"})
     for size in (256, 512, 1024, 2048):
         printed = float(published["one-shot", "cifar10", f"{size:,}"]["MB"])
         assert printed == pytest.approx(3 * 2 * size * 128 * 4 / 1e6, abs=0.05)
@@ -90,6 +100,32 @@ def test_the_trees_learn_from_the_aligned_rows_and_are_scored_on_the_test_rows(t
     held = tree.run(0, overlap=1000, held_out=True)
     assert (held["data"], held["rows"]["test"]) == ("credit-two-guests (hold-out)", 4800)
     assert tree.run(1, overlap=1000, held_out=False)["config_hash"] == line["config_hash"] == held["config_hash"]
+
+
+def test_the_chosen_trees_are_the_best_of_those_tried_on_rows_held_out(
+    tree: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def pretended(seed: int, *, overlap: int, held_out: bool, settings: dict) -> dict:
+        asked.append((seed, overlap, held_out))
+        return {"metrics": {"auc": 0.8 if settings == tree.CHOSEN and seed else 0.7}}
+
+    monkeypatch.setattr(tree, "run", pretended)
+    best, *others = tree.comparison([1000, 2000], seeds=2).splitlines()
+    assert best == f"0.75000 {json.dumps(tree.CHOSEN)}"
+    assert {line.split()[0] for line in others} == {"0.70000"}
+    assert len(others) + 1 == len(tree.TRIED) == 2 * 3 * 4
+    assert set(asked) == {(seed, overlap, True) for seed in (0, 1) for overlap in (1000, 2000)}
+
+
+def test_the_results_of_the_trees_have_the_default_and_the_chosen_settings(tree: ModuleType) -> None:
+    default, chosen = (json.loads(line) for line in tree.results([1000], seeds=1, held_out=True).splitlines())
+    assert default["config"]["method"] == tree.run(0, overlap=1000, held_out=True)["config"]["method"]
+    assert chosen["config"]["method"] == default["config"]["method"] | tree.CHOSEN
+    assert chosen["config"]["method"] != default["config"]["method"]
+    assert chosen["config_hash"] != default["config_hash"]
+    assert chosen["data"] == "credit-two-guests (hold-out)"
 
 
 def test_the_trees_are_not_grown_for_a_file_that_cannot_be_written(tmp_path: Path) -> None:

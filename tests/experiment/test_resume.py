@@ -42,6 +42,8 @@ def sweep(folder: Path, what: str, guests: int, method: str) -> list[dict[str, o
         ("split-nn-stopped", "before-checkpoint", 2, 6),
         ("split-nn-stopped", "after-checkpoint", 2, 6),
         ("fedonce-stopped", "after-checkpoint", 1, 6),
+        ("fedonce-heuristic", "before-checkpoint", 1, 6),
+        ("fedonce-heuristic", "after-checkpoint", 1, 6),
         ("vflhlp", "after-message", 1, 10),
         ("vflhlp", "before-checkpoint", 2, 9),
         ("vflhlp", "after-checkpoint", 2, 9),

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vesica.learning.cluster import cluster, purity
+from vesica.learning.cluster import cluster, mean_recall, purity
 
 
 def blobs(classes: int, rows: int = 120) -> tuple[torch.Tensor, torch.Tensor]:
@@ -25,6 +25,34 @@ def test_purity_does_not_mind_the_clusters_names() -> None:
     labels = torch.tensor([0, 1, 2, 2, 1, 0, 0])
     assert purity(torch.tensor([7, 3, 0])[labels], labels) == 1
     assert purity(torch.zeros(7, dtype=torch.int64), labels) == pytest.approx(3 / 7)
+
+
+def test_mean_recall_by_hand() -> None:
+    clusters = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2])
+    labels = torch.tensor([5, 5, 1, 1, 1, 0, 5, 1])
+    # Cluster 0 has two of three 5s, cluster 1 two of four 1s, cluster 2 the only 0.
+    assert mean_recall(clusters, labels) == pytest.approx((2 / 3 + 2 / 4 + 1 / 1) / 3)
+
+
+def test_a_cluster_is_matched_to_one_class_only() -> None:
+    clusters, labels = torch.tensor([0, 0, 0, 0, 1]), torch.tensor([0, 0, 1, 1, 1])
+    assert mean_recall(clusters, labels) == pytest.approx((2 / 2 + 1 / 3) / 2)  # not 2 / 3 of the 1s in cluster 0 too
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_mean_recall_tells_by_guessing_one_in_so_many_classes_however_unequal_they_are(classes: int) -> None:
+    random = torch.Generator().manual_seed(0)
+    labels = (torch.rand(20_000, generator=random) > 0.9) * torch.randint(1, classes, (20_000,), generator=random)
+    blind = torch.randint(classes, (20_000,), generator=random)
+    assert purity(blind, labels) > 0.85  # which reads as if much were found
+    assert mean_recall(blind, labels) == pytest.approx(1 / classes, abs=0.03)
+    assert mean_recall(torch.zeros_like(labels), labels) == pytest.approx(1 / classes)
+    assert mean_recall(labels, labels) == mean_recall(classes - labels, labels) == 1
+
+
+def test_classes_that_do_not_occur_do_not_count_for_mean_recall() -> None:
+    labels = torch.tensor([0, 0, 7, 7])
+    assert mean_recall(torch.tensor([0, 0, 3, 3]), labels) == 1
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])

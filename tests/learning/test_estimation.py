@@ -111,18 +111,35 @@ def judging(*sureness: tuple[float, bool]) -> Any:
 @pytest.mark.parametrize(
     ("sureness", "threshold"),
     [
-        ([(0.97, True), (0.85, True), (0.75, True)], 0.7),  # all right: the largest that lets all through
-        ([(0.97, True), (0.97, True), (0.85, False)], 0.95),  # a wrong one outweighs two right ones
-        ([(0.85, True)] * 9 + [(0.85, False)], 1.0),  # nine right ones and a wrong one: no gain
-        ([(0.85, True)] * 10 + [(0.85, False)], 0.8),
+        ([(0.97, True)] * 8 + [(0.85, True)] * 2 + [(0.75, True)], 0.7),  # all right: the largest that lets all through
+        ([(0.97, True)] * 12 + [(0.85, True)] * 9 + [(0.85, False)], 0.95),  # nine right ones and a wrong one: no gain
+        ([(0.97, True)] * 12 + [(0.85, True)] * 10 + [(0.85, False)], 0.8),
+        ([(0.97, True)] * 9, 1.0),  # all right, but too few to tell
+        ([(0.97, True)] * 10, 0.95),
+        ([(0.85, True)] * 18 + [(0.85, False)], 1.0),
+        ([(0.85, True)] * 19 + [(0.85, False)], 0.8),
         ([(0.99, False)], 1.0),
     ],
 )
-def test_the_threshold_lets_most_right_ones_through_less_nine_times_the_wrong_ones(
+def test_the_threshold_lets_most_right_ones_through_less_nine_times_the_wrong_ones_and_one_more(
     sureness: list[tuple[float, bool]], threshold: float
 ) -> None:
-    rows = len(sureness)
-    labels = torch.zeros(rows, dtype=torch.int64)
+    assert choose({"a": judging(*sureness)}) == threshold
+
+
+def test_each_party_must_show_enough_by_itself() -> None:
+    """What one has to spare does not pay for another's guesses; a party that says nothing costs nothing."""
+    knowing, silent = [(0.97, True)] * 20, [(0.5, True)] * 20
+    guessing, learned = ([(0.65, True)] * rows + silent[rows:] for rows in (9, 10))
+    assert choose({"a": judging(*knowing), "b": judging(*guessing)}) == 0.95
+    assert choose({"a": judging(*knowing), "b": judging(*silent)}) == 0.95
+    assert choose({"a": judging(*guessing)}) == 1
+    assert choose({"a": judging(*knowing), "b": judging(*learned)}) == 0.6
+
+
+def choose(judges: dict[str, Any]) -> float:
+    """On as many rows as the judges judge, all of class 0."""
+    rows = len(judges["a"].held_out(None)[0])
     everyone = torch.ones(rows, dtype=torch.bool)
     tried = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-    assert choose_threshold({"a": judging(*sureness)}, everyone, labels, thresholds=tried) == threshold
+    return choose_threshold(judges, everyone, torch.zeros(rows, dtype=torch.int64), thresholds=tried)

@@ -1,16 +1,21 @@
 """FedOnce: one message a guest, what it is made of, and going on end to end."""
 
+import math
+from typing import Any, get_args
+
 import pytest
 import torch
 from torch import Tensor
 
 from federations import photo_federation, small_federation
 from vesica.experiment import fit
+from vesica.learning.pretext import SelfSupervision
 from vesica.methods import FedOnce, LocalOnly, fedonce
 from vesica.models import LinearEncoder
 
 TINY = {"guest_epochs": 3, "host_epochs": 2, "batch_size": 16}
 DIM = 32
+every_self_supervision = pytest.mark.parametrize("ssl", get_args(SelfSupervision))
 
 
 @pytest.mark.parametrize("host_features", [True, False])
@@ -22,6 +27,43 @@ def test_every_guest_sends_one_message_and_receives_none(guests: int, host_featu
     assert result.ledger.payload == guests * 40 * DIM * 4
 
 
+@every_self_supervision
+def test_a_guest_that_learns_by_itself_from_views_sends_the_same_one_message(ssl: Any) -> None:
+    result = fit(FedOnce(representation=ssl, **TINY), small_federation(guests=2))
+    script = [(entry.round, entry.sender, entry.receiver, entry.kind) for entry in result.ledger.messages]
+    assert script == [(1, f"shop{i}", "bank", "representations") for i in (1, 2)]
+    assert result.ledger.payload == 2 * 40 * DIM * 4
+
+
+@every_self_supervision
+def test_every_self_supervision_takes_all_rows_for_as_many_steps_as_nat(
+    ssl: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        fedonce, "self_supervised", lambda encoder, inputs, **named: given.append({"inputs": inputs, **named})
+    )
+    method = FedOnce(representation=ssl, guest_learning_rate=0.02, guest_weight_decay=0.5, **TINY)
+    result = fit(method, small_federation(rows=200))
+    (training,) = given
+    rows = 40 + result.rows["unaligned"]["shop1"]
+    assert len(training["inputs"]) == rows
+    assert training["steps"] == 3 * math.ceil(rows / 16) != 3 * rows // 16
+    said = (training["ssl"], training["learning_rate"], training["weight_decay"], training["batch_size"])
+    assert said == (ssl, 0.02, 0.5, 16)
+
+
+@every_self_supervision
+def test_self_supervision_is_for_images_too_and_its_encoder_goes_on(ssl: Any) -> None:
+    """The same of equal seeds, and not as it was drawn."""
+    epochs = (3, 3, 0)
+    methods = [FedOnce(representation=ssl, guest_epochs=each, host_epochs=1, batch_size=16) for each in epochs]
+    results = [fit(method, photo_federation()) for method in methods]
+    one, two, drawn = (torch.cat([w.flatten() for w in r.models["camera"].encoder.parameters()]) for r in results)
+    assert torch.equal(one, two)
+    assert not torch.allclose(one, drawn, atol=1e-4)
+
+
 def test_a_guest_learns_from_unaligned_rows_too(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Tensor] = []
     monkeypatch.setattr(fedonce, "noise_as_targets", lambda encoder, inputs, **_: given.append(inputs))
@@ -30,7 +72,7 @@ def test_a_guest_learns_from_unaligned_rows_too(monkeypatch: pytest.MonkeyPatch)
     assert result.rows["unaligned"]["shop1"] > 0
 
 
-@pytest.mark.parametrize("representation", ["nat", "pca"])
+@pytest.mark.parametrize("representation", ["nat", "pca", "simsiam", "scarf"])
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_it_learns(representation: str, task: str) -> None:
     """Half of what decides the label is with the guest: the host alone cannot know it."""

@@ -1,5 +1,6 @@
 """Few-shot VFL and end-to-end finetuning after it: its messages, where it starts from, and what is kept of it."""
 
+from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -90,6 +91,18 @@ def test_it_starts_from_the_encoders_and_the_head_of_few_shot(
     assert result.metrics == pytest.approx(result.milestones[1].metrics, abs=1e-6)
 
 
+def test_a_finetuned_run_says_that_its_gradients_show_labels_again() -> None:
+    result = fit(ONE_EPOCH, small_federation())
+    few = result.milestones[1].statements
+    assert result.statements[: len(few)] == few
+    assert result.statements[len(few) :] == (
+        "The gradients of finetuning disclose the labels of the 36 labelled aligned rows that do not validate to every "
+        "guest again, batch by batch, and its verdicts whether the validation rows were predicted better.",
+    )
+    hidden = fit(replace(ONE_EPOCH, label_epsilon=1.0), small_federation())
+    assert hidden.statements == hidden.milestones[1].statements  # the noisy labels were said to be all that shows
+
+
 def weights_of(result: Result) -> dict[str, list[torch.Tensor]]:
     """Each party's encoder, and the head."""
     models = result.models
@@ -120,7 +133,7 @@ def test_where_an_epoch_is_better_every_party_keeps_it(monkeypatch: pytest.Monke
 
 def test_it_trains_end_to_end_and_gains_by_it() -> None:
     federation = small_federation(rows=400, keep=250, guests=2)
-    method = FewShot(guest_steps=20, host_epochs=5, finetune_iterations=300, finetune_learning_rate=0.01)
+    method = FewShot(guest_steps=5, host_epochs=5, finetune_iterations=300, finetune_learning_rate=0.01)
     result = fit(method, federation)
     few, finetuned = (run.metrics["auc"] or 0 for run in (result.milestones[1], result))
     assert finetuned > max(0.95, few + 0.02)

@@ -1,6 +1,8 @@
 """One-shot VFL: its message script, what its gradients give away, and awkward federations."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,14 @@ from torch.nn.functional import cross_entropy
 
 from federations import ids, small_federation
 from vesica.data import Federation, Overlap, PartyData, Table, TestRows, Text, split_rows
-from vesica.errors import InputError
+from vesica.errors import InputError, ProtocolError
 from vesica.experiment import fit
-from vesica.learning.cluster import cluster, purity
-from vesica.methods import FewShot, OneShot, one_shot
+from vesica.learning.cluster import cluster, mean_recall, purity
+from vesica.methods import FewShot, OneShot, make_method, one_shot
 from vesica.methods.one_shot import gradients_of
 from vesica.models import Head
-from vesica.protocol import Link
+from vesica.protocol import Guest, Link
+from vesica.protocol.message import WIRES, Wire
 
 TINY = OneShot(guest_steps=3, host_epochs=1)
 TINY_FEW = FewShot(guest_steps=3, host_epochs=1)
@@ -76,21 +79,47 @@ def test_the_guests_temporary_labels_are_the_labels(clusterings: list, host_feat
     federation = small_federation(guests=3, host_features=host_features)
     result = fit(TINY, federation)
     assert len(clusterings) == 2 * 3  # the host looks too, to say what it gives away
+    labels = labels_of(federation)
     for gradients, clusters in clusterings:
         assert gradients.abs().sum(dim=1).min() > 0
-        assert purity(clusters, labels_of(federation)) == 1
+        assert purity(clusters, labels) == 1
     assert result.statements == (
-        "The gradients disclose the labels of the 40 labelled aligned rows to every guest, up to renaming: "
-        "k-means on them puts 100.0% of the rows with their own class.",
+        "The gradients disclose the labels of the 40 labelled aligned rows to every guest, up to renaming: k-means on "
+        f"them puts 100.0% of the rows with their own class ({int(labels.bincount().max()) / 40:.1%} without knowing "
+        "anything) and, on average over the classes, 100.0% of a class into a cluster of its own (50.0% without "
+        "knowing anything).",
     )
 
 
-def test_the_statement_tells_the_purity_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    federation = small_federation(guests=2)
-    monkeypatch.setattr(one_shot, "cluster", lambda rows, classes: torch.arange(len(rows)) % classes)
-    share = purity(torch.arange(40) % 2, labels_of(federation))
-    assert share < 0.9
-    assert f"puts {share:.1%} of the rows" in fit(TINY, federation).statements[0]
+def test_the_statement_tells_the_shares_that_were_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    federation, clusters = small_federation(guests=2), torch.arange(40) % 2
+    monkeypatch.setattr(one_shot, "cluster", lambda rows, classes: clusters)
+    share, recall = purity(clusters, labels_of(federation)), mean_recall(clusters, labels_of(federation))
+    assert len({share, recall, 1.0}) == 3
+    statement = fit(TINY, federation).statements[0]
+    assert f"puts {share:.1%} of the rows" in statement
+    assert f"{recall:.1%} of a class" in statement
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("method", [TINY, replace(TINY, label_epsilon=1.0)], ids=["open", "private"])
+def test_what_is_disclosed_is_what_the_guest_sees_that_sees_most(method: OneShot, order: int) -> None:
+    """Nine rows in ten are of one class: only the mean over classes tells that the other guest sees nothing."""
+    labels = (torch.arange(100) % 10 == 0).long()
+    clear, dark = 10.0 * labels[:, None], torch.linspace(0, 1, 100)[:, None]
+    statements: list[str] = []
+    me: Any = SimpleNamespace(
+        labels=labels,
+        rows=SimpleNamespace(labelled=torch.arange(100)),
+        task=SimpleNamespace(outputs=2),
+        conversation=SimpleNamespace(statements=statements),
+    )
+    method.disclose(me, [clear, dark][::order])
+    method.disclose(me, [dark])
+    assert "100.0% of the rows with their own class (90.0% without" in statements[0]
+    assert "100.0% of a class into a cluster of its own (50.0% without" in statements[0]
+    assert "90.0% of the rows with their own class (90.0% without" in statements[1]
+    assert "50.0% of a class into a cluster of its own (50.0% without" in statements[1]
 
 
 def random_rows(rows: int, classes: int) -> tuple[Head, list[Tensor], Tensor]:
@@ -173,6 +202,70 @@ def test_each_party_learns_from_its_own_rows_and_never_from_test_or_validation_r
     assert lessons[0]["labels"].tolist() == split.label[split.parties["bank"].aligned[kept]].tolist()
 
 
+def test_every_setting_of_semi_supervised_learning_reaches_it(lessons: list) -> None:
+    method = OneShot(
+        guest_steps=3,
+        host_epochs=1,
+        batch_size=8,
+        mu=2,
+        lambda_u=0.7,
+        threshold="fixed",
+        align="uniform",
+        labelled_views="both",
+        temperature=0.5,
+        ema=0.9,
+        learning_rate=0.02,
+        weight_decay=1e-3,
+    )
+    fit(method, small_federation())
+    names = {"batch_size", "mu", "lambda_u", "threshold", "align", "labelled_views", "temperature", "ema"}
+    names |= {"learning_rate", "weight_decay"}
+    assert len(lessons) == 2
+    for lesson in lessons:
+        assert lesson["steps"] == 3
+        assert {name: lesson[name] for name in names} == {name: getattr(method, name) for name in names}
+        assert all(lesson[name] != getattr(OneShot(), name) for name in names)
+        assert names | {"steps"} == {name for name in lesson if isinstance(lesson[name], int | float | str)} - {
+            "classes"
+        }
+
+
+def test_every_setting_of_the_head_reaches_its_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[dict[str, Any]] = []
+    train = one_shot.train
+
+    def remembered(*given: Any, **settings: Any) -> None:
+        found.append(settings)
+        train(*given, **settings)
+
+    monkeypatch.setattr(one_shot, "train", remembered)
+    heads = {"host_epochs": 2, "host_patience": 3, "host_learning_rate": 0.02, "host_weight_decay": 0.03}
+    fit(OneShot(**heads, guest_steps=3, batch_size=8), small_federation())
+    (settings,) = found
+    assert {f"host_{name}": settings[name] for name in ("epochs", "patience", "learning_rate", "weight_decay")} == heads
+    assert settings["batch_size"] == 8
+
+
+def test_the_views_of_a_party_know_all_its_rows_but_the_test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a masked value is replaced by is computed from these."""
+    federation = small_federation(host_features=False)
+    seen: list[Tensor] = []
+    views_of = one_shot.views_of
+
+    def remembered(schema: Any, rows: Tensor) -> Any:
+        seen.append(rows)
+        return views_of(schema, rows)
+
+    monkeypatch.setattr(one_shot, "views_of", remembered)
+    result = fit(TINY, federation)
+    rows = split_rows(federation).parties["shop1"]
+    columns = federation.guests[0].table.columns.values()
+    own = np.stack([values[np.concatenate([rows.aligned, rows.unaligned])] for values in columns], axis=1)
+    (given,) = seen
+    assert len(given) == 40 + result.rows["unaligned"]["shop1"]
+    assert given.argsort(dim=0).tolist() == own.argsort(axis=0).tolist()  # scaled, they keep their order
+
+
 def test_without_patience_every_label_is_used(lessons: list) -> None:
     assert TINY.guest_patience == 0
     fit(TINY, small_federation())
@@ -240,6 +333,121 @@ def test_it_learns_from_few_aligned_rows_and_many_others() -> None:
     federation = small_federation(rows=400, guests=2, keep=60, host_features=False)
     result = fit(OneShot(guest_steps=200, host_epochs=60, host_learning_rate=0.01, ema=0.99), federation)
     assert (result.metrics["auc"] or 0) > 0.75
+
+
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_every_head_has_the_hidden_layers(epsilon: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The joint ones, those that judge for a party, and those that stay where the labels are private."""
+    made: list[tuple[list[str], tuple[int, ...]]] = []
+
+    class Watched(Head):
+        def __init__(self, dims: Any, outputs: int, *, hidden: tuple[int, ...]) -> None:
+            made.append((list(dims), hidden))
+            super().__init__(dims, outputs, hidden=hidden)
+
+    monkeypatch.setattr(one_shot, "Head", Watched)
+    method = replace(TINY_FEW, hidden=(5, 3), finetune_iterations=1, label_epsilon=epsilon)
+    result = fit(method, small_federation())
+    together, stay = ["bank", "shop1"], 0 if epsilon is None else 3
+    assert made == [(parties, (5, 3)) for parties in (together, ["bank"], ["shop1"], *[together] * (1 + stay))]
+    head = result.models["bank"].head
+    assert isinstance(head, Head)
+    assert head.hidden == (5, 3)
+
+
+Spoil = Callable[[Tensor], Tensor]
+
+
+def spoiled(patch: pytest.MonkeyPatch, kind: str, spoil: Spoil = lambda values: values, **scalars: int) -> None:
+    """The second message of a kind has other values, or other scalars, than it should; or the first, if it is alone."""
+    sent, send = 0, Link.send
+
+    def spoiling(link: Link, what: str, tensors: Any = None, **named: Any) -> None:
+        nonlocal sent
+        sent += what == kind
+        if what == kind and sent == (2 if kind == "representations" else 1):
+            tensors, named = spoil(tensors.clone()), named | ({"scalars": scalars} if scalars else {})
+        send(link, what, tensors, **named)
+
+    patch.setattr(Link, "send", spoiling)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("kind", ["representations", "gradients", "unaligned-representations", "probabilities"])
+def test_values_that_are_not_finite_are_refused(kind: str, bad: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoil(values: Tensor) -> Tensor:
+        values.view(-1)[-1] = bad
+        return values
+
+    spoiled(monkeypatch, kind, spoil)
+    with pytest.raises(ProtocolError) as refusal:
+        fit(TINY_FEW, small_federation())
+    receiver, sender = ("bank", "shop1") if kind.endswith("representations") else ("shop1", "bank")
+    assert str(refusal.value) == (
+        f"{receiver}: '{kind}' from '{sender}' has values that are not finite: lower its learning rate or mend its data"
+    )
+
+
+def test_the_first_representations_are_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    represent = Guest.represent
+    monkeypatch.setattr(Guest, "represent", lambda me, rows: represent(me, rows) / 0)
+    with pytest.raises(ProtocolError, match="bank: 'representations' from 'shop1' has values that are not finite"):
+        fit(TINY, small_federation())
+
+
+@pytest.mark.parametrize(("lift", "shown"), [(0.01, "0.01 to 1.01"), (-0.01, "-0.01 to 0.99")])
+def test_probabilities_outside_0_and_1_are_refused(lift: float, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoiled(monkeypatch, "probabilities", lambda values: lift + torch.arange(len(values)) / (len(values) - 1))
+    with pytest.raises(ProtocolError) as refusal:
+        fit(TINY_FEW, small_federation())
+    assert str(refusal.value) == (
+        f"shop1: 'probabilities' from 'bank' go from {shown}, expected 0 to 1: the two sides do not run the same "
+        "method or version"
+    )
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_probabilities_of_1_arrive_on_every_wire(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoiled(monkeypatch, "probabilities", torch.ones_like)
+    assert fit(TINY_FEW, small_federation(), wire=wire).ledger.rounds == 5
+
+
+@pytest.mark.parametrize("classes", [1, 3, 10**9])
+def test_another_number_of_classes_than_agreed_is_refused(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoiled(monkeypatch, "gradients", classes=classes)
+    with pytest.raises(ProtocolError) as refusal:
+        fit(TINY, small_federation())
+    assert str(refusal.value) == (
+        f"shop1: 'gradients' from 'bank' are of {classes} classes, expected the 2 agreed on: the two sides do not run "
+        "the same method or version"
+    )
+
+
+@pytest.mark.parametrize("method", [OneShot, FewShot])
+@pytest.mark.parametrize(
+    ("field", "bad", "sentence"),
+    [
+        ("temperature", 0.0, "temperature of one-shot and few-shot is 0.0: give a positive number"),
+        ("temperature", -1.0, "temperature of one-shot and few-shot is -1.0: give a positive number"),
+        ("temperature", float("nan"), "temperature of one-shot and few-shot is nan: give a positive number"),
+        ("ema", 1.0, "ema of one-shot and few-shot is 1.0: give a number from 0 to just below 1"),
+        ("ema", -0.1, "ema of one-shot and few-shot is -0.1: give a number from 0 to just below 1"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(method: type[OneShot], field: str, bad: float, sentence: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        method(**{field: bad})
+    assert str(refusal.value) == sentence
+    assert method(temperature=0.1, ema=0.0).ema == 0  # the last weights
+
+
+@pytest.mark.parametrize("text", ["0,0.5", "-0.5", "0.5,1.01", "nan"])
+def test_thresholds_are_above_0_and_at_most_1(text: str) -> None:
+    shown = tuple(float(part) for part in text.split(","))
+    with pytest.raises(InputError) as refusal:
+        make_method("few-shot", {"thresholds": text})
+    assert str(refusal.value) == f"thresholds of few-shot are {shown}: give numbers above 0, at most 1"
+    assert make_method("few-shot", {"thresholds": "0.1,1"}) == FewShot(thresholds=(0.1, 1.0))
 
 
 @pytest.mark.parametrize("method", [TINY, TINY_FEW], ids=["one-shot", "few-shot"])

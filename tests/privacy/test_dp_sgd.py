@@ -13,7 +13,15 @@ from torch.nn import functional
 
 from vesica.errors import InputError
 from vesica.models import CNN0, CNN1, MLP, NCF, Head, LinearEncoder, ResNet18, TabularEncoder
-from vesica.privacy import clipped_sum, per_sample_gradients, poisson_sample, private_gradient, standard_normals
+from vesica.privacy import (
+    Mechanism,
+    clipped_sum,
+    per_sample_gradients,
+    poisson_sample,
+    private_gradient,
+    refuse_short_tails,
+    standard_normals,
+)
 from vesica.privacy import dp_sgd as module
 from vesica.schema import ImageSchema, TableSchema
 
@@ -324,9 +332,56 @@ def test_the_draws_of_a_pair_are_normal_and_go_far() -> None:
     bound = 7.5 / math.sqrt(len(pairs))
     assert abs(float((pairs[:, 0] * pairs[:, 1]).mean())) < bound
     assert abs(float((pairs[:, 0].square() * pairs[:, 1].square()).mean()) - 1) < 8 * bound
-    farthest = standard_normals(2, entropy=lambda count: bytes(count))
-    assert float(farthest[0]) == pytest.approx(math.sqrt(2 * math.log(2.0**41)), rel=1e-6)
     assert standard_normals(2, entropy=lambda count: b"\xff" * count).isfinite().all()
+
+
+def radius(place: int, finer: bytes) -> float:
+    """That of a pair whose first 40 bits are these, at angle 0."""
+    given = iter([(place << 24).to_bytes(8, "little"), finer])
+    return float(standard_normals(2, entropy=lambda count: next(given))[0])
+
+
+def test_the_tails_of_the_noise_go_on_where_40_bits_end() -> None:
+    """Each draw takes over where the one before it ends: none is left out, none has two."""
+    low, high = bytes(16), b"\xff" * 16
+    assert radius(0, low) == pytest.approx(math.sqrt(2 * math.log(2.0**169)), rel=1e-6)
+    for place in (0, 1, 2**16 - 2):
+        assert radius(place, high) == pytest.approx(radius(place + 1, low), rel=1e-6)
+        assert radius(place, high) == pytest.approx(math.sqrt(2 * math.log(2.0**40 / (place + 1))), rel=1e-6)
+    half = bytes(7) + b"\x80" + bytes(8)
+    assert radius(2**16 - 1, half) == pytest.approx(math.sqrt(2 * math.log(2.0**40 / (2**16 - 0.5))), rel=1e-6)
+    assert radius(2**16, b"asked for nothing") == pytest.approx(
+        math.sqrt(2 * math.log(2.0**40 / (2**16 + 0.5))), rel=1e-6
+    )
+
+
+def test_noise_that_needs_longer_tails_is_refused() -> None:
+    usual = [Mechanism(0.5, 0.01, 20_000)] * 200
+    refuse_short_tails(usual, 1e-8)
+    refuse_short_tails([*usual, Mechanism(0.01, 0.0, 100), Mechanism(0.01, 0.5, 0)], 1e-8)  # which never happen
+    with pytest.raises(InputError, match=r"noise of 0\.1 times the clip needs longer tails at delta 1e-08"):
+        refuse_short_tails([*usual, Mechanism(0.1, 0.01, 1)], 1e-8)
+    with pytest.raises(InputError, match="give a smaller epsilon"):
+        refuse_short_tails([Mechanism(0.01, 1.0, 1)], 0.5)  # a record lies beyond all that is drawn without it
+
+
+@pytest.mark.parametrize("steps", [1, 1000])
+def test_what_is_refused_covers_the_chance_to_be_out_of_reach(steps: int) -> None:
+    """The largest shift that passes: a pair moved by all of it, and a million pairs by a thousandth each."""
+    longest = module._LONGEST
+    apart = max(shift for shift in torch.arange(1, 15, 0.01).tolist() if passes(Mechanism(1 / shift, 0.1, steps)))
+    assert apart > 5
+    one_pair = math.exp(-((longest - apart) ** 2) / 2)
+    many = 1e6 * (math.exp(-((longest - apart / 1000) ** 2) / 2) - math.exp(-(longest**2) / 2))
+    assert steps * max(one_pair, many) < 0.01 * 1e-5
+
+
+def passes(mechanism: Mechanism) -> bool:
+    try:
+        refuse_short_tails([mechanism], 1e-5)
+    except InputError:
+        return False
+    return True
 
 
 def test_a_row_is_sampled_with_its_probability_independently() -> None:

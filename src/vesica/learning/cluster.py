@@ -1,6 +1,7 @@
-"""Clustering rows into classes."""
+"""Clustering rows into classes, and how much of the classes the clusters give away."""
 
 import torch
+from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 from torch import Tensor
 
@@ -16,7 +17,25 @@ def cluster(rows: Tensor, classes: int) -> Tensor:
 
 
 def purity(clusters: Tensor, labels: Tensor) -> float:
-    """The share of rows whose cluster is mostly of their own class: 1 where the clusters give the labels away."""
-    table = torch.zeros(int(clusters.max()) + 1, int(labels.max()) + 1)
-    table.index_put_((clusters.cpu(), labels.cpu()), torch.ones(len(labels)), accumulate=True)
-    return float(table.amax(dim=1).sum() / len(labels))
+    """The share of rows whose cluster is mostly of their own class: 1 where the clusters give the labels away.
+
+    Clusters that say nothing have the share of the largest class.
+    """
+    return float(_contingency(clusters, labels).amax(dim=1).sum() / len(labels))
+
+
+def mean_recall(clusters: Tensor, labels: Tensor) -> float:
+    """The share of a class that is in the cluster matched to it, one to one, as well as can be; the mean over classes.
+
+    Clusters that say nothing have 1 / classes, however unequal the classes are.
+    """
+    table = _contingency(clusters, labels)
+    shares = (table / table.sum(dim=0)).numpy()
+    return float(shares[linear_sum_assignment(shares, maximize=True)].sum() / shares.shape[1])
+
+
+def _contingency(clusters: Tensor, labels: Tensor) -> Tensor:
+    """How many rows of each class (a column each, of those that occur) are in each cluster."""
+    classes, columns = labels.cpu().unique(return_inverse=True)
+    table = torch.zeros(int(clusters.max()) + 1, len(classes), dtype=torch.float64)
+    return table.index_put_((clusters.cpu(), columns), torch.ones(len(labels), dtype=torch.float64), accumulate=True)

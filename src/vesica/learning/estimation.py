@@ -66,8 +66,9 @@ def choose_threshold(
 ) -> float:
     """The threshold that lets most right pseudo-labels through, less nine times the wrong ones, on rows held out.
 
-    Or 1, which lets nothing through: where a party cannot know the classes by itself, its guesses are right now
-    and then, and a rule that is content with more right than wrong ones would take them all.
+    Of each party of which any come through, one more counts as wrong: a few guesses are all right by chance. So a
+    threshold that is best may still be worth nothing; then it is 1, which lets nothing through, as where no party can
+    know the classes by itself.
     """
 
     def balance(threshold: float) -> int:
@@ -76,7 +77,8 @@ def choose_threshold(
             local, joint = judge.held_out(held_out)
             through = gate(local, joint, threshold=threshold) > 0
             right = local.argmax(dim=1) == labels[held_out]
-            total += int((through & right).sum()) - 9 * int((through & ~right).sum())
+            if through.any():
+                total += int((through & right).sum()) - 9 * (int((through & ~right).sum()) + 1)
         return total
 
     return max((*thresholds, 1.0), key=lambda threshold: (balance(threshold), threshold))

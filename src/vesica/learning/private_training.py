@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -28,14 +28,16 @@ def train_privately(
     clip: float,
     learning_rate: float,
     resume: Resume | None = None,
+    more_parts: Mapping[str, Stateful] | None = None,
 ) -> None:
     """Train `model` with plain SGD, so that its weights cost what `mechanism` does.
 
     `inputs` and `targets` map positions of rows to what the model takes and to what it should give. No validation row
-    stops the training and no average is kept: either would be one more look at the rows.
+    stops the training and no average is kept: either would be one more look at the rows. `more_parts` are kept with a
+    checkpoint: what changes in training beside the model.
     """
     optimiser = torch.optim.SGD(model.parameters(), lr=learning_rate)
-    parts: dict[str, Stateful] = {"model": model, "optimiser": optimiser}
+    parts: dict[str, Stateful] = {"model": model, "optimiser": optimiser, **(more_parts or {})}
     model.train()
     for position in (resume or Straight()).steps(math.ceil(mechanism.steps / STEPS_A_POSITION), parts):
         first = position * STEPS_A_POSITION

@@ -7,30 +7,36 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
 from vesica.augmentations import views_of
 from vesica.errors import InputError
+from vesica.learning.pretext import SelfSupervision
+from vesica.learning.resume import Resume
+from vesica.learning.self_supervised import self_supervised
 from vesica.learning.training import evaluate, train
 from vesica.learning.unsupervised import noise_as_targets, principal_components
 from vesica.methods.fedonce_privacy import TRAINED_PRIVATELY, PrivateTraining
-from vesica.methods.release_claims import LEARNED, PRIVATE, UNTRAINED, noise_claim, release_claim
+from vesica.methods.release_claims import LEARNED, PRIVATE, UNTRAINED, delta_claims, noise_claim, release_claim
 from vesica.models import EncoderSpec, Head, LinearEncoder
 from vesica.models.head import Fill
 from vesica.privacy import Mechanism, Release, Spent, gaussian_epsilon
 from vesica.protocol import Guest, Host
 from vesica.protocol.end_to_end import Augment, EndToEnd
 
-Representation = Literal["nat", "pca", "filters", "fixed", "codebook", "heuristic-nat"]
+Representation = Literal[
+    "nat", "pca", "filters", "simsiam", "byol", "moco", "scarf", "fixed", "codebook", "heuristic-nat"
+]
 
 
 @dataclass(frozen=True)
 class FedOnce:
     """One message a guest: it learns a representation of its rows without labels, and sends it.
 
+    By noise as targets (the paper's), principal components, filters that need no learning, or a self-supervision.
     The host trains its own encoder and a head over all parts. With `more_epochs` all of these are then trained on end
     to end, as in split-nn.
 
@@ -47,7 +53,7 @@ class FedOnce:
     guest_epochs: int = 30
     frequency: int = 3  # every third epoch shares the points out anew
     guest_augment: Augment = "none"
-    guest_learning_rate: float = 1e-3
+    guest_learning_rate: float = 1e-3  # for Adam; to simsiam, byol and moco, by SGD, give .05 a batch of 256
     guest_weight_decay: float = 1e-5
     batch_size: int = 128
     host_epochs: int = 100
@@ -108,6 +114,12 @@ class FedOnce:
         return None if self.sigma_r is None else Release(self.sigma_r)
 
     @property
+    def states_delta(self) -> bool:
+        """Whether something is claimed at delta; for the paper's private NAT nothing is."""
+        trained = self.epsilon is not None and self.representation != "heuristic-nat"
+        return trained or self.representation_epsilon is not None
+
+    @property
     def stands_missing(self) -> bool:
         """Whether a guest may be late: more rounds need all of them, every time."""
         return not self.more_epochs
@@ -150,6 +162,8 @@ class FedOnce:
             outputs: Tensor = head([*own, *(None if name == without else part[rows] for name, part in came.items())])
             return outputs
 
+        if self.states_delta:
+            me.conversation.statements += delta_claims(self.delta, rows=len(me.rows.aligned))
         self.disclose(me)
         labels, held_out = me.labels[me.rows.labelled], torch.isin(me.rows.labelled, me.rows.validation)
         if self.epsilon is not None:
@@ -199,6 +213,9 @@ class FedOnce:
             principal_components(me.encoder, own, schema)
             return
         assert me.encoder is not None
+        if self.representation in get_args(SelfSupervision):
+            self.learn_from_views(me.encoder, own, me.encoder_spec, resume=me.resumable("representation"))
+            return
         noise_as_targets(
             me.encoder,
             own,
@@ -211,6 +228,21 @@ class FedOnce:
             weight_decay=self.guest_weight_decay,
             resume=me.resumable("representation"),
             meet=me.conversation.meet,
+        )
+
+    def learn_from_views(self, encoder: nn.Module, own: Tensor, spec: EncoderSpec, *, resume: Resume) -> None:
+        """Two views of a row are to be alike; in as many steps as NAT takes in so many epochs."""
+        self_supervised(
+            encoder,
+            own,
+            dim=spec.dim,
+            ssl=cast(SelfSupervision, self.representation),
+            views=views_of(spec.schema, own, corrupted=0.6 if self.representation == "scarf" else 0.3),  # their papers'
+            steps=self.guest_epochs * math.ceil(len(own) / self.batch_size),
+            learning_rate=self.guest_learning_rate,
+            batch_size=self.batch_size,
+            weight_decay=self.guest_weight_decay,
+            resume=resume,
         )
 
     def private(self) -> PrivateTraining:

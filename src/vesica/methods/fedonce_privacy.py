@@ -14,7 +14,17 @@ from vesica.learning.private_training import train_privately
 from vesica.methods.release_claims import total_claim
 from vesica.models import CNN1, EncoderSpec, Head
 from vesica.objectives import assign, distance, points_on_sphere
-from vesica.privacy import Division, Mechanism, Spent, Training, at_most, divide, pld_epsilon, rdp_epsilon
+from vesica.privacy import (
+    Division,
+    Mechanism,
+    Spent,
+    Training,
+    at_most,
+    divide,
+    pld_epsilon,
+    rdp_epsilon,
+    refuse_short_tails,
+)
 from vesica.protocol import Guest, Host
 from vesica.protocol.party import Party
 from vesica.schema import ImageSchema
@@ -67,20 +77,10 @@ class PrivateTraining:
         self.take_few_weights(me)
         assert me.encoder is not None
         assert me.encoder_spec is not None
-        encoder, own, dim = me.encoder, me.inputs[me.rows.aligned], me.encoder_spec.dim
-        points = points_on_sphere(CODES if self.representation == "codebook" else len(own), dim, device=me.device)
-
-        def targets(batch: Tensor) -> Tensor:
-            if self.representation == "fixed":
-                return points[batch]
-            outputs = encoder(own[batch]).detach()
-            if self.representation == "codebook":
-                return points[(outputs @ points.T).argmax(dim=1)]
-            points[batch] = points[batch][assign(outputs, points[batch])]
-            return points[batch]
-
+        own = me.inputs[me.rows.aligned]
+        targets = GuestTargets(self.representation, me.encoder, own, dim=me.encoder_spec.dim)
         train_privately(
-            encoder,
+            me.encoder,
             lambda batch: own[batch],
             targets,
             rows=len(own),
@@ -89,6 +89,7 @@ class PrivateTraining:
             clip=self.clip,
             learning_rate=self.learning_rate,
             resume=me.resumable("representation"),
+            more_parts={"targets": targets} if targets.change else None,
         )
 
     def lead(
@@ -132,6 +133,40 @@ class PrivateTraining:
             me.conversation.statements.append(total_claim(total, self.delta, tighter=tighter))
 
 
+class GuestTargets:
+    """The points that a guest's rows are drawn to.
+
+    Those of `fixed` and of `codebook` depend on a row alone, and so does its gradient. `heuristic-nat` shares the
+    points of a batch out among its rows, for good.
+    """
+
+    def __init__(self, representation: str, encoder: nn.Module, own: Tensor, *, dim: int) -> None:
+        self._representation = representation
+        self._encoder = encoder
+        self._own = own
+        self.points = points_on_sphere(CODES if representation == "codebook" else len(own), dim, device=own.device)
+
+    @property
+    def change(self) -> bool:
+        """Whether the points do, so that a checkpoint has to keep them."""
+        return self._representation == "heuristic-nat"
+
+    def __call__(self, batch: Tensor) -> Tensor:
+        if self._representation == "fixed":
+            return self.points[batch]
+        outputs = self._encoder(self._own[batch]).detach()
+        if self._representation == "codebook":
+            return self.points[(outputs @ self.points.T).argmax(dim=1)]
+        self.points[batch] = self.points[batch][assign(outputs, self.points[batch])]
+        return self.points[batch]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"points": self.points}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.points.copy_(state["points"])
+
+
 @cache  # every party of a simulation asks
 def _divided(
     division: Literal["moments", "simple"],
@@ -139,7 +174,9 @@ def _divided(
     epsilon: float,
     delta: float,
 ) -> Division:
-    return divide(division, dict(trainings), epsilon=epsilon, delta=delta)
+    shares = divide(division, dict(trainings), epsilon=epsilon, delta=delta)
+    refuse_short_tails(shares.mechanisms.values(), delta)
+    return shares
 
 
 class Aggregation(nn.Module):

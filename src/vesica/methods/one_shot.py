@@ -12,17 +12,19 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vesica.augmentations import views_of
-from vesica.errors import InputError
-from vesica.learning.cluster import cluster, purity
+from vesica.errors import InputError, ProtocolError
+from vesica.learning.cluster import cluster, mean_recall, purity
 from vesica.learning.estimation import Judge, choose_threshold, gate
 from vesica.learning.semi_supervised import Align, LabelledViews, Stop, Threshold, semi_supervised
 from vesica.learning.training import batches, train
 from vesica.metrics import standing
 from vesica.models import Head
 from vesica.privacy import Spent, moved_with, randomise, refuse_epsilon
-from vesica.protocol import Guest, Host
+from vesica.protocol import Guest, Host, Message
 from vesica.protocol.end_to_end import EndToEnd
 from vesica.protocol.party import Party
+
+_ROUNDING = 1e-4  # a narrow wire may lift a probability a little above 1
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,16 @@ class OneShot:
     host_patience: int = 20
     host_learning_rate: float = 3e-3
     host_weight_decay: float = 1e-3
+    hidden: tuple[int, ...] = ()  # of the heads; a linear one sees nothing that two parties know only together
     label_epsilon: float | None = None  # label differential privacy, by randomised response; None: the labels show
 
     def __post_init__(self) -> None:
         if self.label_epsilon is not None:
             refuse_epsilon(self.label_epsilon)
+        if not self.temperature > 0:
+            raise InputError(f"temperature of one-shot and few-shot is {self.temperature}: give a positive number")
+        if not 0 <= self.ema < 1:
+            raise InputError(f"ema of one-shot and few-shot is {self.ema}: give a number from 0 to just below 1")
 
     @property
     def hides_labels(self) -> bool:
@@ -91,8 +98,8 @@ class OneShot:
         """Algorithm 1 at a guest; its temporary labels, and its encoder with a classifier of its own on top."""
         rows = me.rows.labelled
         me.host.send("representations", me.represent(rows))  # (1)
-        answer = me.host.receive("gradients", shape=(len(rows), dim_of(me)))  # (2)
-        known = Labelled(rows, cluster(answer.tensor, answer.scalar("classes", int)))  # (3)
+        answer = me.host.receive("gradients", shape=(len(rows), dim_of(me)), finite=True)  # (2)
+        known = Labelled(rows, cluster(answer.tensor, classes_of(answer, me)))  # (3)
         model = self.learn(me, known, step="semi-supervised")  # (4)
         me.host.send("representations", me.represent(rows))  # (5)
         return known, model
@@ -102,17 +109,19 @@ class OneShot:
         if me.task.kind != "classification":
             raise InputError("one-shot and few-shot group rows by class and cannot learn a regression: take split-nn")
         rows, labels = me.rows.labelled, self.release(me)
-        me.head = head = Head(me.dims, me.task.outputs).to(me.device)
+        me.head = head = self.fresh_head(me, me.dims)
         own = own_part(me)
-        parts = [*own, *me.gather_representations(len(rows))]
+        parts = [*own, *me.gather_representations(len(rows), finite=True)]
         gradients = gradients_of(head, parts, labels)[len(own) :]  # (2)
         for link, gradient in zip(me.guests.values(), gradients, strict=True):
             link.send("gradients", gradient, scalars={"classes": me.task.outputs})
         self.disclose(me, gradients)
         # A host with features is one more view, but with labels instead of clusters.
         model = None if me.encoder is None else self.learn(me, Labelled(rows, labels), step="semi-supervised")
-        parts = [*own_part(me), *me.gather_representations(len(rows))]
-        return Led(parts, labels, head, model)
+        return Led(gather_parts(me), labels, head, model)
+
+    def fresh_head(self, me: Host, dims: Mapping[str, int]) -> Head:
+        return Head(dims, me.task.outputs, hidden=self.hidden).to(me.device)
 
     def release(self, me: Host) -> Tensor:
         """The labels of the labelled rows as the guests may learn them: all that leaves is computed from these.
@@ -139,7 +148,7 @@ class OneShot:
         if not self.hides_labels:
             return
         for name, parts in reached.items():
-            head = Head(me.dims, me.task.outputs).to(me.device)
+            head = self.fresh_head(me, me.dims)
             labels = me.labels[me.rows.labelled]
             self.classify(me, head, parts, labels=labels, step=f"classifier-that-stays-of-{name}")
             if name in me.milestones:
@@ -202,29 +211,28 @@ class OneShot:
     def disclose(self, me: Host, gradients: list[Tensor]) -> None:
         """Say what the gradients give away, measured as a guest could."""
         labels = me.labels[me.rows.labelled]
-        share = max(purity(cluster(gradient, me.task.outputs), labels) for gradient in gradients)
+        found = shares_found([cluster(gradient, me.task.outputs) for gradient in gradients], labels)
         if self.hides_labels:
-            me.conversation.statements.append(self.claim(labels, me.task.outputs, share=share))
+            me.conversation.statements.append(self.claim(len(labels), me.task.outputs, found=found))
             return
         me.conversation.statements.append(
             f"The gradients disclose the labels of the {len(labels)} labelled aligned rows to every guest, up to "
-            f"renaming: k-means on them puts {share:.1%} of the rows with their own class."
+            f"renaming: k-means on them puts {found}."
         )
 
-    def claim(self, labels: Tensor, classes: int, *, share: float) -> str:
+    def claim(self, rows: int, classes: int, *, found: str) -> str:
         """What label differential privacy covers here, what it does not, and what k-means still finds."""
         assert self.label_epsilon is not None
         kept = 1 - moved_with(classes, epsilon=self.label_epsilon)
-        largest = float(labels.bincount().max()) / len(labels)
         return (
-            f"Each label of the {len(labels)} labelled aligned rows went through {classes}-ary randomised response "
+            f"Each label of the {rows} labelled aligned rows went through {classes}-ary randomised response "
             f"(epsilon = {self.label_epsilon:g}, kept with probability {kept:.3f}) before anything was computed from "
             "it for the guests: label differential privacy, pure epsilon, neighbours differ in one row's label, one "
             "release, drawn from the operating system's entropy. Not covered: the features, the names of the classes, "
-            "which rows are aligned, labelled and for test, and what the host shows of its result. "
-            f"k-means on the gradients still puts {share:.1%} of the rows with their own class "
-            f"({largest:.1%} without knowing anything): these two shares are measured with the true labels, and are "
-            "not covered either."
+            "which rows are aligned, labelled and for test, that a run is refused whose labels are of one class only, "
+            "how long the host trains the head that it keeps, and what it shows of its result. "
+            f"k-means on the gradients still puts {found}: these shares are measured with the true labels, and are not "
+            "covered either."
         )
 
 
@@ -242,6 +250,11 @@ class FewShot(OneShot):
     finetune_iterations: int = 0  # batches, rounded up to whole epochs
     finetune_learning_rate: float = 1e-4
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not all(0 < threshold <= 1 for threshold in self.thresholds):
+            raise InputError(f"thresholds of few-shot are {self.thresholds}: give numbers above 0, at most 1")
+
     @property
     def title(self) -> str:
         """What a table calls its result, beside that of few-shot alone."""
@@ -256,8 +269,7 @@ class FewShot(OneShot):
         known, model = self.follow(me)
         me.milestone("one-shot")
         me.host.send("unaligned-representations", me.represent(me.rows.unaligned))
-        chances = me.host.receive("probabilities", shape=(len(me.rows.unaligned),)).tensor
-        self.learn(me, expand(me, known, model, chances), step="semi-supervised-again")
+        self.learn(me, expand(me, known, model, receive_chances(me)), step="semi-supervised-again")
         me.host.send("representations", me.represent(me.rows.labelled))
         if self.finetune_iterations:
             me.milestone("few-shot")
@@ -270,7 +282,7 @@ class FewShot(OneShot):
         self.classify(me, led.joint, led.parts, labels=led.labels, step="classifier")
         me.milestone("one-shot")
         unaligned = {
-            name: link.receive("unaligned-representations", shape=(None, me.dims[name])).tensor
+            name: link.receive("unaligned-representations", shape=(None, me.dims[name]), finite=True).tensor
             for name, link in me.guests.items()
         }
         if me.encoder is not None:
@@ -281,8 +293,8 @@ class FewShot(OneShot):
         if led.model is not None:
             known = Labelled(me.rows.labelled, led.labels)
             self.learn(me, expand(me, known, led.model, chances[me.name]), step="semi-supervised-again")
-        me.head = head = Head(me.dims, me.task.outputs).to(me.device)
-        parts = [*own_part(me), *me.gather_representations(len(me.rows.labelled))]
+        me.head = head = self.fresh_head(me, me.dims)
+        parts = gather_parts(me)
         if self.finetune_iterations or not self.hides_labels:
             self.classify(me, head, parts, labels=led.labels, step="classifier-again")
         reached = {"one-shot": led.parts, "few-shot": parts}
@@ -290,7 +302,7 @@ class FewShot(OneShot):
             me.milestone("few-shot")
             self.finetune(me, head, parts, labels=led.labels)
             if self.hides_labels:
-                reached["finetuned"] = [*own_part(me), *me.gather_representations(len(me.rows.labelled))]
+                reached["finetuned"] = gather_parts(me)
         self.settle(me, reached)
 
     def finetune(self, me: Host, head: Head, parts: list[Tensor], *, labels: Tensor) -> None:
@@ -299,6 +311,12 @@ class FewShot(OneShot):
         before = standing(me.task, head([part[held_out] for part in parts]), labels[held_out])
         of_all_rows = torch.zeros_like(me.labels).index_copy(0, me.rows.labelled, labels)
         after = len(me.rows.labelled) if self.hides_labels else 0
+        if not self.hides_labels:
+            me.conversation.statements.append(
+                f"The gradients of finetuning disclose the labels of the {len(me.rows.train)} labelled aligned rows "
+                "that do not validate to every guest again, batch by batch, and its verdicts whether the validation "
+                "rows were predicted better."
+            )
         self.finetuning(me).lead(me, of_all_rows, step="finetuning", before=before, rows_after=after)
 
     def finetuning(self, me: Party) -> EndToEnd:
@@ -319,7 +337,7 @@ class FewShot(OneShot):
         judges = {}
         aligned = dict(zip(me.dims, led.parts, strict=True))
         for name, part in aligned.items():
-            head = Head({name: part.shape[1]}, me.task.outputs).to(me.device)
+            head = self.fresh_head(me, {name: part.shape[1]})
             self.classify(me, head, [part], labels=led.labels, step=f"classifier-of-{name}")
             judges[name] = Judge(name, head, led.joint, aligned)
         held_out = torch.isin(me.rows.labelled, me.rows.validation)
@@ -343,6 +361,43 @@ def expand(me: Party, known: Labelled, model: nn.Module, chances: Tensor) -> Lab
 
 def own_part(me: Host) -> list[Tensor]:
     return [] if me.encoder is None else [me.represent(me.rows.labelled)]
+
+
+def gather_parts(me: Host) -> list[Tensor]:
+    """Every party's representations of the labelled rows, the host's own first: a round up."""
+    return [*own_part(me), *me.gather_representations(len(me.rows.labelled), finite=True)]
+
+
+def classes_of(answer: Message, me: Guest) -> int:
+    """The number of classes that came with the gradients: the one that all agreed on."""
+    classes = answer.scalar("classes", int)
+    if classes != me.task.outputs:
+        raise ProtocolError(
+            f"'gradients' from '{me.host.peer}' are of {classes} classes, expected the {me.task.outputs} agreed on: "
+            "the two sides do not run the same method or version"
+        )
+    return classes
+
+
+def receive_chances(me: Guest) -> Tensor:
+    chances = me.host.receive("probabilities", shape=(len(me.rows.unaligned),), finite=True).tensor
+    if len(chances) and not 0 <= float(chances.min()) <= float(chances.max()) <= 1 + _ROUNDING:
+        raise ProtocolError(
+            f"'probabilities' from '{me.host.peer}' go from {float(chances.min()):g} to {float(chances.max()):g}, "
+            "expected 0 to 1: the two sides do not run the same method or version"
+        )
+    return chances
+
+
+def shares_found(clusterings: list[Tensor], labels: Tensor) -> str:
+    """How much of the labels the clusters show where they show most, beside what clusters without a clue would."""
+    share, recall = (max(measure(each, labels) for each in clusterings) for measure in (purity, mean_recall))
+    sizes = labels.unique(return_counts=True)[1]
+    return (
+        f"{share:.1%} of the rows with their own class ({int(sizes.max()) / len(labels):.1%} without knowing anything) "
+        f"and, on average over the classes, {recall:.1%} of a class into a cluster of its own "
+        f"({1 / len(sizes):.1%} without knowing anything)"
+    )
 
 
 def dim_of(me: Party) -> int:

@@ -44,6 +44,16 @@ def release_claim(release: Release, *, guests: int, delta: float, encoders: str)
     )
 
 
+def delta_claims(delta: float, *, rows: int) -> list[str]:
+    """Of a delta that is too large, if it is."""
+    if delta * rows < 1:
+        return []
+    return [
+        f"A delta of {delta:g} is not below 1 / {rows:,}, one over the aligned rows: to show one person's record as it "
+        "is would be within it, so that it is too large for any epsilon to mean much. Give a smaller one."
+    ]
+
+
 def total_claim(epsilon: float, delta: float, *, tighter: float) -> str:
     """Of two budgets that one run spends."""
     return (

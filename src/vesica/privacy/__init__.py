@@ -16,6 +16,7 @@ from vesica.privacy.dp_sgd import (
     per_sample_gradients,
     poisson_sample,
     private_gradient,
+    refuse_short_tails,
     standard_normals,
 )
 from vesica.privacy.iso import isotropic_noise
@@ -46,5 +47,6 @@ __all__ = [
     "randomise",
     "rdp_epsilon",
     "refuse_epsilon",
+    "refuse_short_tails",
     "standard_normals",
 ]

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 
 import numpy as np
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from vesica.errors import InputError
+from vesica.privacy.accounting import Mechanism
 from vesica.privacy.ghost import Inputs, Owners, look, squared_norms
 
 Entropy = Callable[[int], bytes]
@@ -18,6 +19,10 @@ RowLoss = Callable[[Tensor, Tensor], Tensor]  # outputs and targets to (rows,)
 Sums = dict[Tensor, Tensor]  # by parameter
 _CHUNK = 64  # rows whose gradients are in memory at once
 _GRAINS = 2**32
+_SPARSE = 2**16  # of the 2^40 radii of a normal draw: these many are far apart, and filled in
+_LONGEST = math.sqrt(2 * 169 * math.log(2))  # that `standard_normals` gives
+_MOST_PAIRS = 1e8  # of weights, that a model has
+_CUT_OFF = 0.01  # at most so much of delta may lie beyond the longest
 
 
 def private_gradient(
@@ -73,12 +78,43 @@ def poisson_sample(rows: int, sampling: float, *, entropy: Entropy = os.urandom)
 
 
 def standard_normals(count: int, *, entropy: Entropy = os.urandom) -> Tensor:
-    """Box and Muller in float32: of 64 random bits a pair, 40 are for its radius (up to 7.5) and 24 for its angle."""
+    """Box and Muller in float32: of 64 random bits a pair, 40 are for its radius and 24 for its angle.
+
+    That would end at 7.5, and a record could be known by noise that is out of reach without it. So the few pairs that
+    go far have 128 bits more for their radius (up to 15.3).
+    """
     words = np.frombuffer(entropy(8 * -(-count // 2)), dtype=np.uint64)
-    uniforms = ((words >> np.uint64(24)) + 0.5) * 2.0**-40
+    places = words >> np.uint64(24)
+    uniforms = (places + 0.5) * 2.0**-40
+    far = np.flatnonzero(places < _SPARSE)
+    if len(far):
+        finer = np.frombuffer(entropy(16 * len(far)), dtype=np.uint64).reshape(-1, 2).astype(np.float64)
+        uniforms[far] = (places[far] + finer[:, 0] * 2.0**-64 + (finer[:, 1] + 0.5) * 2.0**-128) * 2.0**-40
     radius = np.sqrt(-2 * np.log(uniforms)).astype(np.float32)
     angle = ((words & np.uint64(2**24 - 1)) * (2 * math.pi / 2**24)).astype(np.float32)
     return torch.from_numpy(np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count])
+
+
+def refuse_short_tails(mechanisms: Iterable[Mechanism], delta: float) -> None:
+    """Refuse noise so small that a sum without its record could not reach where it is with it, by a chance that counts.
+
+    Where both can be, the ratio of their chances is that of Gaussians. They lie 1 / noise standard deviations apart, in
+    one pair of weights or in many, so that what one alone reaches has radii in the outermost part of that width. Every
+    step counts, sampled or not.
+    """
+
+    def alone(each: Mechanism) -> float:
+        apart = 1 / each.noise
+        widths = math.sqrt(_MOST_PAIRS) * apart  # of all pairs, at most
+        return each.steps * widths * _LONGEST * math.exp(-(max(0.0, _LONGEST - apart) ** 2) / 2)
+
+    happening = [each for each in mechanisms if each.sampling]
+    if math.fsum(map(alone, happening)) > _CUT_OFF * delta:
+        least = min(each.noise for each in happening)
+        raise InputError(
+            f"DP-SGD with noise of {least:.3g} times the clip needs longer tails at delta {delta:g}: "
+            "give a smaller epsilon"
+        )
 
 
 def per_sample_gradients(model: nn.Module, inputs: Inputs, targets: Tensor, *, loss: RowLoss) -> dict[str, Tensor]:

@@ -131,11 +131,13 @@ class Link:
         *,
         shape: Sequence[int | None] | None = None,
         dtype: torch.dtype = torch.float32,
+        finite: bool = False,
         within: float | None = None,
     ) -> Message:
         """Wait for the next message of the peer, which must be of this kind.
 
-        With a `shape` it must hold one tensor of that shape and dtype; a dimension that is None may be any.
+        With a `shape` it must hold one tensor of that shape and dtype; a dimension that is None may be any. What must
+        be `finite` holds neither NaN nor infinity.
         One that does not come `within` so many seconds is a LateError, and the peer is given up for this run.
         """
         talk = self._talk
@@ -152,6 +154,10 @@ class Link:
         if shape is not None and not fits(message.tensor, shape, dtype):
             got = form(message.tensor.shape, message.tensor.dtype)
             raise ProtocolError(f"'{kind}' from '{self.peer}' is {got}, expected {form(shape, dtype)}")
+        if finite and not all(tensor.isfinite().all() for tensor in message.tensors.values()):
+            raise ProtocolError(
+                f"'{kind}' from '{self.peer}' has values that are not finite: lower its learning rate or mend its data"
+            )
         talk.ledger.record(self.peer, talk.party, kind, payload=payload_bytes(frame), wire=len(frame))
         return Message(
             kind, {name: tensor.to(talk.device) for name, tensor in message.tensors.items()}, message.scalars

@@ -159,10 +159,11 @@ class Host(Party):
         """One message from every guest: a round up."""
         return {name: link.receive(kind) for name, link in self.guests.items()}
 
-    def gather_representations(self, rows: int) -> list[Tensor]:
+    def gather_representations(self, rows: int, *, finite: bool = False) -> list[Tensor]:
         """The guests' representations of so many rows, in the order of the guests: a round up."""
         return [
-            link.receive("representations", shape=(rows, self.dims[name])).tensor for name, link in self.guests.items()
+            link.receive("representations", shape=(rows, self.dims[name]), finite=finite).tensor
+            for name, link in self.guests.items()
         ]
 
     def gather_in_time(self, rows: int) -> dict[str, Tensor]:
