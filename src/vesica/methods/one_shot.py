@@ -13,13 +13,14 @@ from torch.nn import functional
 
 from vesica.augmentations import views_of
 from vesica.errors import InputError, ProtocolError
-from vesica.learning.cluster import cluster, mean_recall, purity
+from vesica.learning.cluster import cluster
 from vesica.learning.estimation import Judge, choose_threshold, gate
 from vesica.learning.semi_supervised import Align, LabelledViews, Stop, Threshold, semi_supervised
 from vesica.learning.training import batches, train
+from vesica.methods import one_shot_claims as claims
 from vesica.metrics import standing
 from vesica.models import Head
-from vesica.privacy import Spent, moved_with, randomise, refuse_epsilon
+from vesica.privacy import Spent, randomise, refuse_epsilon
 from vesica.protocol import Guest, Host, Message
 from vesica.protocol.end_to_end import EndToEnd
 from vesica.protocol.party import Party
@@ -211,29 +212,12 @@ class OneShot:
     def disclose(self, me: Host, gradients: list[Tensor]) -> None:
         """Say what the gradients give away, measured as a guest could."""
         labels = me.labels[me.rows.labelled]
-        found = shares_found([cluster(gradient, me.task.outputs) for gradient in gradients], labels)
-        if self.hides_labels:
-            me.conversation.statements.append(self.claim(len(labels), me.task.outputs, found=found))
-            return
-        me.conversation.statements.append(
-            f"The gradients disclose the labels of the {len(labels)} labelled aligned rows to every guest, up to "
-            f"renaming: k-means on them puts {found}."
+        found = claims.shares_found([cluster(gradient, me.task.outputs) for gradient in gradients], labels)
+        epsilon = self.label_epsilon
+        said = (
+            claims.disclosed(len(labels), found) if epsilon is None else claims.noisy(labels, me.task, epsilon, found)
         )
-
-    def claim(self, rows: int, classes: int, *, found: str) -> str:
-        """What label differential privacy covers here, what it does not, and what k-means still finds."""
-        assert self.label_epsilon is not None
-        kept = 1 - moved_with(classes, epsilon=self.label_epsilon)
-        return (
-            f"Each label of the {rows} labelled aligned rows went through {classes}-ary randomised response "
-            f"(epsilon = {self.label_epsilon:g}, kept with probability {kept:.3f}) before anything was computed from "
-            "it for the guests: label differential privacy, pure epsilon, neighbours differ in one row's label, one "
-            "release, drawn from the operating system's entropy. Not covered: the features, the names of the classes, "
-            "which rows are aligned, labelled and for test, that a run is refused whose labels are of one class only, "
-            "how long the host trains the head that it keeps, and what it shows of its result. "
-            f"k-means on the gradients still puts {found}: these shares are measured with the true labels, and are not "
-            "covered either."
-        )
+        me.conversation.statements.append(said)
 
 
 @dataclass(frozen=True)
@@ -312,11 +296,7 @@ class FewShot(OneShot):
         of_all_rows = torch.zeros_like(me.labels).index_copy(0, me.rows.labelled, labels)
         after = len(me.rows.labelled) if self.hides_labels else 0
         if not self.hides_labels:
-            me.conversation.statements.append(
-                f"The gradients of finetuning disclose the labels of the {len(me.rows.train)} labelled aligned rows "
-                "that do not validate to every guest again, batch by batch, and its verdicts whether the validation "
-                "rows were predicted better."
-            )
+            me.conversation.statements.append(claims.disclosed_again(len(me.rows.train)))
         self.finetuning(me).lead(me, of_all_rows, step="finetuning", before=before, rows_after=after)
 
     def finetuning(self, me: Party) -> EndToEnd:
@@ -343,10 +323,7 @@ class FewShot(OneShot):
         held_out = torch.isin(me.rows.labelled, me.rows.validation)
         threshold = choose_threshold(judges, held_out, led.labels, thresholds=self.thresholds)
         given = sum(len(unaligned[name]) for name in me.guests)
-        me.conversation.statements.append(
-            f"The guests gave the host the representations of {given} unaligned rows. The "
-            f"threshold t = {threshold} was chosen on {int(held_out.sum())} validation rows."
-        )
+        me.conversation.statements.append(claims.unaligned_given(given, threshold, chosen_on=int(held_out.sum())))
         return {name: gate(*judges[name].judge(part), threshold=threshold) for name, part in unaligned.items()}
 
 
@@ -387,17 +364,6 @@ def receive_chances(me: Guest) -> Tensor:
             "expected 0 to 1: the two sides do not run the same method or version"
         )
     return chances
-
-
-def shares_found(clusterings: list[Tensor], labels: Tensor) -> str:
-    """How much of the labels the clusters show where they show most, beside what clusters without a clue would."""
-    share, recall = (max(measure(each, labels) for each in clusterings) for measure in (purity, mean_recall))
-    sizes = labels.unique(return_counts=True)[1]
-    return (
-        f"{share:.1%} of the rows with their own class ({int(sizes.max()) / len(labels):.1%} without knowing anything) "
-        f"and, on average over the classes, {recall:.1%} of a class into a cluster of its own "
-        f"({1 / len(sizes):.1%} without knowing anything)"
-    )
 
 
 def dim_of(me: Party) -> int:
