@@ -7,7 +7,7 @@ import numpy as np
 from vesica.data import Federation, Overlap, PartyData, Table, TestRows
 from vesica.methods import METHODS, Method
 
-REFUSE_REGRESSION = ("one-shot", "few-shot")
+REFUSE_REGRESSION = ("one-shot", "few-shot", "fedcvt")
 _CHEAP = {
     "epochs": 2,
     "guest_steps": 20,
@@ -15,6 +15,8 @@ _CHEAP = {
     "host_epochs": 2,
     "pretrain_epochs": 2,
     "finetune_epochs": 2,
+    "rounds": 3,
+    "subsample": 0.8,
 }
 
 

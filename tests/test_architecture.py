@@ -10,7 +10,7 @@ import pytest
 import vesica
 
 SOURCE = Path(vesica.__file__).parent
-HEAVY = ("polars", "pandas", "typer", "rich", "pydantic", "matplotlib", "nvflare", "dp_accounting", "opacus")
+HEAVY = ("polars", "pandas", "typer", "rich", "pydantic", "matplotlib", "nvflare", "dp_accounting", "opacus", "xgboost")
 
 
 @pytest.fixture(scope="module")

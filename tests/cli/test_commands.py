@@ -223,10 +223,9 @@ def test_a_host_with_labels_only_trains_and_need_not_bring_anything_to_predict(f
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_runs_on_mixed_tables(folder: Path, vesica: Any, method: str) -> None:
+    lengths = ("epochs", "steps", "rounds")
     fields = config_of(quick(method)).items()
-    settings = [
-        part for name, value in fields if name.endswith(("epochs", "steps")) for part in ("--set", f"{name}={value}")
-    ]
+    settings = [part for name, value in fields if name.endswith(lengths) for part in ("--set", f"{name}={value}")]
     result = run_json(vesica, "run", method, "--federation", "federation.toml", *settings)
     assert 0 <= result["metrics"]["accuracy"] <= 1
     assert result["rounds"] == 0 or result["bytes"]["wire"] > 0

@@ -23,7 +23,7 @@ import vesica.protocol.journal as journal
 import vesica.protocol.resumable as resumable
 from federations import small_federation
 from vesica.experiment import fit
-from vesica.methods import VFLHLP, FedHSSL, FedOnce, FewShot, OneShot, SplitNN, one_shot
+from vesica.methods import VFLHLP, FedBCD, FedCVT, FedHSSL, FedOnce, FewShot, OneShot, SplitNN, one_shot
 
 SHOTS = {"guest_steps": 20, "host_epochs": 2, "batch_size": 8, "mu": 2}
 SSL = {"pretrain_epochs": 2, "batch_size": 32, "width": 4, "finetune_epochs": 2, "finetune_batch_size": 32}
@@ -35,6 +35,8 @@ METHODS = {
     "few-shot-private": FewShot(**SHOTS | {"batch_size": 32}, finetune_iterations=2, label_epsilon=1.0),
     "fedonce-absent": FedOnce(guest_epochs=3, host_epochs=2, batch_size=16, party_dropout=0.3),
 }
+METHODS["fedbcd-sequential"] = FedBCD(epochs=2, batch_size=16, hidden=(4,), local_steps=2, order="sequential")
+METHODS["fedcvt"] = FedCVT(epochs=3, batch_size=32, unaligned_batch_size=8, joint_threshold=0.0, local_threshold=0.0)
 METHODS["fedhssl"] = FedHSSL(**SSL, iso_representations=0.1, iso_gradients=0.1)
 METHODS["fedhssl-moco"] = FedHSSL(**SSL, ssl="moco", exchange="epoch", finetune_with="local")
 METHODS["vflhlp"] = VFLHLP(host_epochs=3, host_patience=1, guest_steps=150, epochs=2, batch_size=16)

@@ -232,7 +232,8 @@ def test_the_ledgers_hold_every_frame_that_the_transport_carried(name: str, monk
     result = fit(quick(name), small_federation(guests=3))
     scorings = [run.scoring for run in (result, *result.milestones)]
     entries = result.ledger.entries + [entry for scoring in scorings for entry in scoring.entries]
-    assert sorted(entry.wire for entry in entries) == sorted(carried)
+    by_itself = ("parts", "totals")  # vertical trees have sockets of their own
+    assert sorted(entry.wire for entry in entries if entry.kind not in by_itself) == sorted(carried)
 
 
 def mixed_federation() -> Federation:

@@ -123,7 +123,7 @@ def test_a_name_means_its_network() -> None:
         "wrn": WideResNet,
         "resnet18": ResNet18,
     }
-    assert set(ENCODERS) == {*expected, "filters", "raw"}
+    assert set(ENCODERS) == {*expected, "filters", "raw", "bins"}
     assert all(type(build_encoder(name, schema)) is expected[name] for name, schema in ONE_OF_EACH)
 
 

@@ -23,7 +23,7 @@ def check_settings(method: Method, *, wire: str, engine: str, device: str) -> No
     if engine not in ENGINES:
         raise InputError(f"there is no engine '{engine}'{nearest(engine, ENGINES)}")
     if engine != SIMULATION and getattr(method, "simulation_only", False):
-        raise InputError(f"{name_of(method)} needs all tables in one place: it runs with --engine {SIMULATION} only")
+        raise InputError(f"{name_of(method)} needs all parties in one place: it runs with --engine {SIMULATION} only")
     if device.partition(":")[0] not in DEVICES:
         raise InputError(f"there is no device '{device}'{nearest(device, DEVICES)}")
     if device != "cpu" and not torch.cuda.is_available():

@@ -64,6 +64,8 @@ class Seat:
                 raise InputError("encoder 'raw' would send the columns themselves: leave it to pooled and linear")
             if party.encoder == "filters":
                 raise InputError("encoder 'filters' has nothing to train: take fedonce with representation=filters")
+            if party.encoder == "bins":
+                raise InputError("encoder 'bins' is made by vertical-trees: leave it to that method")
             spec = EncoderSpec.choose(party.encoder, preparation.schema, dim=party.dim)
         return cls(party.name, rows, preparation, spec, preparation.apply(party.table).to(device))
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
 from vesica.errors import InputError, nearest
+from vesica.methods.fedbcd import FedBCD
+from vesica.methods.fedcvt import FedCVT
 from vesica.methods.fedhssl import FedCSSL, FedGSSL, FedHSSL, FedLocalSSL
 from vesica.methods.fedonce import FedOnce
 from vesica.methods.linear import Linear
@@ -16,6 +18,7 @@ from vesica.methods.local_only import LocalOnly
 from vesica.methods.one_shot import FewShot, OneShot
 from vesica.methods.pooled import Pooled
 from vesica.methods.split_nn import SplitNN
+from vesica.methods.trees import LocalTrees, Trees, VerticalTrees
 from vesica.methods.vflhlp import VFLHLP, VFLHLPA, VFLHLPP
 from vesica.protocol import Guest, Host
 
@@ -23,7 +26,12 @@ METHODS: dict[str, type[Any]] = {
     "local-only": LocalOnly,
     "pooled": Pooled,
     "linear": Linear,
+    "local-trees": LocalTrees,
+    "trees": Trees,
+    "vertical-trees": VerticalTrees,
     "split-nn": SplitNN,
+    "fedbcd": FedBCD,
+    "fedcvt": FedCVT,
     "one-shot": OneShot,
     "few-shot": FewShot,
     "fedonce": FedOnce,
@@ -37,8 +45,8 @@ METHODS: dict[str, type[Any]] = {
 }
 
 # The least a field may be, where that is not 0.
-_LEAST = {"batch_size": 1, "frequency": 1, "local_updates": 1, "width": 1, "finetune_batch_size": 1}
-_LEAST |= {"host_batch_size": 1, "guest_batch_size": 2}
+_LEAST = {"batch_size": 1, "frequency": 1, "local_updates": 1, "local_steps": 1, "width": 1, "finetune_batch_size": 1}
+_LEAST |= {"host_batch_size": 1, "guest_batch_size": 2, "max_bin": 2}
 
 
 class Method(Protocol):

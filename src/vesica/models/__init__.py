@@ -9,10 +9,11 @@ from vesica.models.pooled import LinearModel, PooledModel
 from vesica.models.projector import Predictor, Projector
 from vesica.models.resnet import ResNet18
 from vesica.models.tabular import LinearEncoder, NormedEncoder, TabularEncoder
+from vesica.models.trees import Bins, TreesModel
 from vesica.models.wide_resnet import WideResNet
 
-AnyHead = Head | PooledModel | LinearModel  # what a host predicts with
-HEADS: dict[str, type[AnyHead]] = {"head": Head, "pooled": PooledModel, "linear": LinearModel}
+AnyHead = Head | PooledModel | LinearModel | TreesModel  # what a host predicts with
+HEADS: dict[str, type[AnyHead]] = {"head": Head, "pooled": PooledModel, "linear": LinearModel, "trees": TreesModel}
 
 __all__ = [
     "CNN0",
@@ -23,6 +24,7 @@ __all__ = [
     "MLP",
     "NCF",
     "AnyHead",
+    "Bins",
     "EncoderSpec",
     "Head",
     "LinearEncoder",
@@ -35,6 +37,7 @@ __all__ = [
     "Projector",
     "ResNet18",
     "TabularEncoder",
+    "TreesModel",
     "WideResNet",
     "build_encoder",
     "top_of",

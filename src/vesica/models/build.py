@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +15,11 @@ from vesica.models.filters import EdgeFilters, TurnedColumns
 from vesica.models.mlp import MLP
 from vesica.models.resnet import FEATURES, ResNet18
 from vesica.models.tabular import LinearEncoder, NormedEncoder, TabularEncoder
+from vesica.models.trees import Bins
 from vesica.models.wide_resnet import WideResNet
 from vesica.schema import ImageSchema, Schema, TableSchema, schema_from_json, schema_to_json
 
+Output = Literal["whole", "halves"]
 HIDDEN = (128, 64)
 DROPOUT = 0.2  # a few hundred rows are learned by heart without it
 TABLE_DIM = 32
@@ -56,6 +58,7 @@ TABLE_ENCODERS: dict[str, Callable[[TableSchema, int], nn.Module]] = {
     "linear": LinearEncoder,
     "filters": TurnedColumns,
     "raw": _raw,
+    "bins": Bins,
 }
 IMAGE_ENCODERS: dict[str, Callable[[ImageSchema, int], nn.Module]] = {
     "cnn": CNN0,
@@ -65,8 +68,22 @@ IMAGE_ENCODERS: dict[str, Callable[[ImageSchema, int], nn.Module]] = {
     "linear": LinearEncoder,
     "filters": EdgeFilters,
     "raw": _raw,
+    "bins": Bins,
 }
 ENCODERS: dict[str, Callable[..., nn.Module]] = {**TABLE_ENCODERS, **IMAGE_ENCODERS}
+
+
+class TwoHeads(nn.Module):
+    """Two linear layers on one encoder, half of its `dim` each, their outputs side by side."""
+
+    def __init__(self, trunk: nn.Module, dim: int) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.heads = nn.ModuleList(nn.Linear(dim, half) for half in (dim // 2, dim - dim // 2))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        features = self.trunk(rows).relu()
+        return torch.cat([head(features) for head in self.heads], dim=1)
 
 
 class MeanEncoder(nn.Module):
@@ -94,10 +111,11 @@ class EncoderSpec:
     dim: int
     schema: Schema
     copies: int = 1  # more than one: the mean of so many encoders, each with weights of its own
+    output: Output = "whole"  # "halves": two linear layers on top give half of it each
 
     def __post_init__(self) -> None:
         if self.name not in ENCODERS:
-            raise InputError(f"there is no encoder '{self.name}'{nearest(self.name, set(ENCODERS) - {'raw'})}")
+            raise InputError(f"there is no encoder '{self.name}'{nearest(self.name, set(ENCODERS) - {'raw', 'bins'})}")
         if type(self.dim) is not int or self.dim < 1:
             raise InputError(f"an encoder's dim is a whole number from 1 on and not {self.dim!r}: change it")
         _check_fit(self.name, self.schema)
@@ -113,6 +131,9 @@ class EncoderSpec:
         return self._build_one() if self.copies == 1 else MeanEncoder([self._build_one() for _ in range(self.copies)])
 
     def _build_one(self) -> nn.Module:
+        return self._build_trunk() if self.output == "whole" else TwoHeads(self._build_trunk(), self.dim)
+
+    def _build_trunk(self) -> nn.Module:
         if isinstance(self.schema, TableSchema):
             return TABLE_ENCODERS[self.name](self.schema, self.dim)
         return IMAGE_ENCODERS[self.name](self.schema, self.dim)
@@ -123,11 +144,13 @@ class EncoderSpec:
             "dim": self.dim,
             "schema": schema_to_json(self.schema),
             "copies": self.copies,
+            "output": self.output,
         }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> EncoderSpec:
-        return cls(values["name"], values["dim"], schema_from_json(values["schema"]), values.get("copies", 1))
+        schema = schema_from_json(values["schema"])
+        return cls(values["name"], values["dim"], schema, values.get("copies", 1), values.get("output", "whole"))
 
 
 def build_encoder(name: str | None, schema: Schema, *, dim: int | None = None) -> nn.Module:

@@ -37,6 +37,8 @@ class Head(nn.Module):
     training each of their parts of each row is missing with the probability `party_dropout`, but never all of a row's.
     """
 
+    reads = "representations"  # what it asks a party for
+
     def __init__(
         self,
         dims: Mapping[str, int],

@@ -21,6 +21,8 @@ class PooledModel(nn.Module):
     default for such a table takes their place.
     """
 
+    reads = "columns"
+
     def __init__(self, specs: Mapping[str, EncoderSpec], outputs: int, *, hidden: Sequence[int] = ()) -> None:
         super().__init__()
         self.specs = dict(specs)
@@ -71,6 +73,8 @@ class PooledModel(nn.Module):
 
 class LinearModel(nn.Module):
     """Linear in every column, pixel and category of all parties."""
+
+    reads = "columns"
 
     def __init__(self, schemas: Mapping[str, Schema], outputs: int) -> None:
         super().__init__()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -17,11 +18,13 @@ from vesica.learning.training import Stopping, batches
 from vesica.metrics import standing
 from vesica.privacy import isotropic_noise
 from vesica.protocol.byte_limit import THENS, ByteLimit, Then
-from vesica.protocol.message import Message
+from vesica.protocol.link import Link
+from vesica.protocol.message import Message, Scalar
 from vesica.protocol.party import Guest, Host, Party
 
 Augment = Literal["none", "weak"]
-Encode = Callable[[Tensor], Tensor]
+View = Callable[[Tensor], Tensor]  # from rows to what an encoder sees of them
+Loss = Callable[[Sequence[Tensor]], Tensor]  # of a batch, from the guests' parts of it
 Penalty = Callable[[], Tensor]
 
 
@@ -31,6 +34,8 @@ class EndToEnd:
 
     After each epoch the host scores the validation rows and tells the guests whether to keep it and whether to stop.
     Where the run stops at a number of bytes, it also tells them with the gradients of every batch what follows.
+    What happens in one batch, `follow_batch` and `lead_batch`, a method may replace, and at the guests which rows that
+    is (`rows_of`, `scored`).
     """
 
     epochs: int
@@ -46,34 +51,48 @@ class EndToEnd:
         assert me.encoder is not None
         if me.release is not None:
             raise InputError(f"{me.name}: end-to-end training sends rows as they are and has no noise for them")
-        encode, optimiser = self._encode(me), self._adam(me.encoder)
+        view, optimiser = self.view(me), self.adam(me.encoder)
         stopping = Stopping({"encoder": me.encoder}, patience=self.patience)
         stopping.take(better=True)  # as it is now, should the host find no epoch better
         parts: dict[str, Stateful] = {"encoder": me.encoder, "optimiser": optimiser, "stopping": stopping}
         for epoch in me.resumable(step).steps(self.epochs, parts):
-            then = self._follow_batches(me, epoch, encode, optimiser)
+            then = self._follow_batches(me, epoch, view, optimiser)
             if then == "train":
                 continue
             if then != "close":
-                me.host.send("representations", me.represent(me.rows.validation))
+                me.host.send("representations", me.represent(self.scored(me)))
             verdict = me.host.receive("verdict")
             stopping.take(better=verdict.scalar("better", bool))
             if verdict.scalar("stop", bool):
                 break
         stopping.restore_best()
 
-    def _follow_batches(self, me: Guest, epoch: int, encode: Encode, optimiser: Optimizer) -> Then:
+    def _follow_batches(self, me: Guest, epoch: int, view: View, optimiser: Optimizer) -> Then:
         """An epoch, or what fits of it; returns what follows."""
-        for batch in self._batches(me, epoch):
-            representations = encode(me.rows.train[batch])
-            me.host.send("representations", representations)
-            gradients = me.host.receive("gradients", shape=representations.shape)
-            optimiser.zero_grad()
-            representations.backward(gradients.tensor)
-            optimiser.step()
+        for batch in self.batches_of(me, epoch):
+            gradients = self.follow_batch(me, view(self.rows_of(me, batch)), optimiser)
             if me.conversation.stop_at_bytes is not None and what_follows(gradients) != "train":
                 return what_follows(gradients)
         return "score" if me.conversation.stop_at_bytes is None else "train"
+
+    def rows_of(self, me: Party, batch: Tensor) -> Tensor:
+        """The rows that a party encodes for a batch of training."""
+        return me.rows.train[batch]
+
+    def scored(self, me: Party) -> Tensor:
+        """The rows that it encodes after an epoch."""
+        return me.rows.validation
+
+    def follow_batch(self, me: Guest, seen: Tensor, optimiser: Optimizer) -> Message:
+        """Give the representations of what the encoder sees, and learn from the gradients, which are returned."""
+        assert me.encoder is not None
+        representations: Tensor = me.encoder(seen)
+        me.host.send("representations", representations)
+        gradients = me.host.receive("gradients", shape=representations.shape)
+        optimiser.zero_grad()
+        representations.backward(gradients.tensor)
+        optimiser.step()
+        return gradients
 
     def lead(
         self,
@@ -95,14 +114,21 @@ class EndToEnd:
         mine: dict[str, nn.Module] = {"head": me.head}
         if me.encoder is not None:
             mine["encoder"] = me.encoder
-        encode, optimiser = self._encode(me), self._adam(*mine.values())
+        view, optimiser = self.view(me), self.adam(*mine.values())
         stopping = Stopping(mine, patience=self.patience)
         if before is not None:
             stopping.judge(before)
         limit = self._limit(me, must_score=before is not None, rows_after=rows_after)
         parts: dict[str, Stateful] = {**mine, "optimiser": optimiser, "stopping": stopping}
+
+        def loss(rows: Tensor, seen: Tensor, received: Sequence[Tensor]) -> Tensor:
+            assert me.head is not None
+            own = [] if me.encoder is None else [me.encoder(seen)]
+            of_rows = me.task.loss(me.head([*own, *received]), labels[rows])
+            return of_rows if penalty is None else of_rows + penalty()
+
         for epoch in me.resumable(step).steps(self.epochs, parts):
-            then = self._lead_batches(me, epoch, encode, optimiser, labels, limit, penalty)
+            then = self._lead_batches(me, epoch, lambda rows: partial(loss, rows, view(rows)), optimiser, limit)
             if then == "train":
                 continue
             verdict = self._judge(me, labels, stopping, then)
@@ -112,33 +138,32 @@ class EndToEnd:
         stopping.restore_best()
 
     def _lead_batches(
-        self,
-        me: Host,
-        epoch: int,
-        encode: Encode,
-        optimiser: Optimizer,
-        labels: Tensor,
-        limit: ByteLimit | None,
-        penalty: Penalty | None,
+        self, me: Host, epoch: int, loss_of: Callable[[Tensor], Loss], optimiser: Optimizer, limit: ByteLimit | None
     ) -> Then:
         """An epoch, or what fits of it; returns what follows."""
-        assert me.head is not None
-        for number, batch in enumerate(self._batches(me, epoch)):
+        for number, batch in enumerate(self.batches_of(me, epoch)):
             rows = me.rows.train[batch]
-            received = [part.requires_grad_() for part in me.gather_representations(len(rows))]
-            own = [] if me.encoder is None else [encode(rows)]
-            optimiser.zero_grad()
-            loss = me.task.loss(me.head([*own, *received]), labels[rows])
-            (loss if penalty is None else loss + penalty()).backward()
-            optimiser.step()
+            received = me.gather_representations(len(rows))
             then = None if limit is None else limit.after(number, last_epoch=epoch + 1 == self.epochs)
-            for link, part in zip(me.guests.values(), received, strict=True):
-                assert part.grad is not None
-                gradients = isotropic_noise(part.grad, self.iso)
-                link.send("gradients", gradients, scalars={} if then is None else {"then": then})
+            self.lead_batch(me, received, loss_of(rows), optimiser, scalars={} if then is None else {"then": then})
             if then not in (None, "train"):
                 return then
         return "score" if limit is None else "train"
+
+    def lead_batch(
+        self, me: Host, received: list[Tensor], loss: Loss, optimiser: Optimizer, *, scalars: Mapping[str, Scalar]
+    ) -> None:
+        """Learn from a batch, and give every guest the gradients of its part."""
+        leaves = [part.requires_grad_() for part in received]
+        optimiser.zero_grad()
+        loss(leaves).backward()
+        optimiser.step()
+        for link, leaf in zip(me.guests.values(), leaves, strict=True):
+            self.give(link, leaf.grad, scalars=scalars)
+
+    def give(self, link: Link, gradients: Tensor | None, *, scalars: Mapping[str, Scalar]) -> None:
+        assert gradients is not None
+        link.send("gradients", isotropic_noise(gradients, self.iso), scalars=scalars)
 
     def _judge(self, me: Host, labels: Tensor, stopping: Stopping, then: Then) -> dict[str, bool]:
         """The verdict on the models as they are now: whether to keep them, and whether to stop."""
@@ -152,7 +177,7 @@ class EndToEnd:
         me.conversation.note(value[0])
         return {"better": better, "stop": stopping.stop or then == "final"}
 
-    def _batches(self, me: Party, epoch: int) -> Iterator[Tensor]:
+    def batches_of(self, me: Party, epoch: int) -> Iterator[Tensor]:
         """Positions in the training rows, which every party draws alike."""
         order = me.public_random(f"batches of epoch {epoch}")
         return batches(len(me.rows.train), self.batch_size, generator=order)
@@ -161,7 +186,7 @@ class EndToEnd:
         stop_at_bytes = me.conversation.stop_at_bytes
         if stop_at_bytes is None:
             return None
-        sizes = [len(batch) for batch in self._batches(me, 0)]  # they are the same in every epoch
+        sizes = [len(batch) for batch in self.batches_of(me, 0)]  # they are the same in every epoch
         return ByteLimit(me, stop_at_bytes, sizes, must_score=must_score, rows_after=rows_after)
 
     @torch.no_grad()
@@ -172,15 +197,15 @@ class EndToEnd:
         outputs = me.head([*own, *me.gather_representations(len(rows))])
         return standing(me.task, outputs, labels[rows])
 
-    def _encode(self, me: Party) -> Encode:
-        """From rows to what the party's encoder makes of them in training."""
+    def view(self, me: Party) -> View:
+        """From rows to what the party's encoder sees of them in training."""
         if self.augment == "none" or me.encoder_spec is None:
-            return me.encode
+            return lambda rows: me.inputs[rows]
         own = torch.cat([me.rows.aligned, me.rows.unaligned])
         views = views_of(me.encoder_spec.schema, me.inputs[own])
-        return lambda rows: me.encode(rows, view=views.weak)
+        return lambda rows: views.weak(me.inputs[rows])
 
-    def _adam(self, *modules: nn.Module) -> torch.optim.Adam:
+    def adam(self, *modules: nn.Module) -> torch.optim.Adam:
         parameters = [parameter for module in modules for parameter in module.parameters()]
         return torch.optim.Adam(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -90,18 +90,17 @@ class Party:
         self.encoder_spec = spec
         self.encoder = spec.build().to(self.device)
 
-    def encode(self, rows: Tensor, *, view: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """The representations of own rows, or of a view of them, for training: the encoder's mode, with gradients."""
+    def encode(self, rows: Tensor) -> Tensor:
+        """The representations of own rows, for training: the encoder's mode, with gradients."""
         assert self.encoder is not None, f"{self.name} has no features"
-        inputs = self.inputs[rows]
-        return torch.as_tensor(self.encoder(inputs if view is None else view(inputs)))
+        return torch.as_tensor(self.encoder(self.inputs[rows]))
 
     @torch.no_grad()
     def represent(self, rows: Tensor) -> Tensor:
         """The representations of own rows, to give away: evaluation mode, no augmentation, no gradients.
 
         Where a method has noise for them they leave from here alone, in training and in prediction: end-to-end
-        training, which sends what `encode` gives, refuses a party with noise.
+        training, which sends what the encoder gives, refuses a party with noise.
         """
         assert self.encoder is not None, f"{self.name} has no features"
         training = self.encoder.training

@@ -20,7 +20,7 @@ def answer(me: Guest, rows: Tensor) -> None:
     kind = request.scalar("kind", str)
     if request.scalar("wanted", bool):
         for some in rows.split(_ROWS_A_MESSAGE):
-            me.host.send(kind, me.represent(some), wire="float32" if kind == "columns" else None)
+            me.host.send(kind, me.represent(some), wire=None if kind == "representations" else "float32")
 
 
 @torch.no_grad()
@@ -31,7 +31,7 @@ def predict(me: Host, rows: Tensor, *, without: Sequence[str] = ()) -> Tensor:
     """
     assert me.head is not None, "the method left no head to predict with"
     me.head.eval()
-    kind = "representations" if isinstance(me.head, Head) else "columns"
+    kind = me.head.reads
     asked = [name for name in me.head.parties if name not in without]
     for name, link in me.guests.items():
         link.send("request", scalars={"wanted": name in asked, "kind": kind})

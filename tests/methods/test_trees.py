@@ -1,0 +1,288 @@
+"""Trees: in one place, at the host alone, and a process a party."""
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import xgboost
+from sklearn.metrics import roc_auc_score
+
+from federations import photo_federation, small_federation
+from vesica.data import Federation, make_federation, split_rows
+from vesica.errors import InputError, PartyError
+from vesica.experiment import Result, fit
+from vesica.experiment.seat import Seat
+from vesica.methods import LocalTrees, Trees, VerticalTrees
+from vesica.models import Bins, TreesModel
+from vesica.models.trees import thresholds_of
+from vesica.protocol import Budget, tree_federation
+
+LONG = VerticalTrees(rounds=2000, early_stopping_rounds=0, timeout=60)
+
+
+def plain_auc(federation: Federation, *, rounds: int, early_stopping_rounds: int, columns_of: Sequence[str]) -> float:
+    """XGBoost by itself, on the labelled aligned rows of these parties' prepared columns in one place."""
+    split = split_rows(federation)
+    host = split.parties[federation.host.name]
+    parts = {}
+    for party in federation.parties:
+        seat = Seat.take(party, split.parties[party.name], device=torch.device("cpu"))
+        if party.name in columns_of:
+            parts[party.name] = seat.inputs.numpy()
+    labelled = {name: split.parties[name].aligned[split.labelled] for name in parts}
+    label = split.label[host.aligned[split.labelled]]
+    validates = np.isin(split.labelled, split.validation)
+    matrix = np.hstack([part[labelled[name]] for name, part in parts.items()])
+    booster = xgboost.train(
+        {"objective": "binary:logistic", "eval_metric": "logloss", "nthread": 1},
+        xgboost.DMatrix(matrix[~validates], label[~validates]),
+        rounds,
+        evals=[(xgboost.DMatrix(matrix[validates], label[validates]), "validation")],
+        early_stopping_rounds=early_stopping_rounds,
+        verbose_eval=False,
+    )
+    test = np.hstack([part[split.parties[name].test] for name, part in parts.items()])
+    kept = (0, booster.best_iteration + 1)
+    return float(roc_auc_score(split.label[host.test], booster.predict(xgboost.DMatrix(test), iteration_range=kept)))
+
+
+@pytest.mark.parametrize("data", ["credit", "credit-two-guests"])
+def test_vertical_trees_are_xgboost_on_all_columns_in_one_place(data: str) -> None:
+    """The second has a host with labels only, and two guests."""
+    federation = make_federation(data, overlap=400)
+    names = [party.name for party in federation.parties if party.has_features]
+    plain = plain_auc(federation, rounds=12, early_stopping_rounds=5, columns_of=names)
+    for method in (Trees, VerticalTrees):
+        result = fit(method(rounds=12, early_stopping_rounds=5), federation)
+        assert result.metrics["auc"] == pytest.approx(plain, abs=1e-6)
+
+
+def test_local_trees_are_xgboost_on_the_hosts_columns() -> None:
+    federation = make_federation("credit", overlap=400)
+    plain = plain_auc(federation, rounds=12, early_stopping_rounds=5, columns_of=[federation.host.name])
+    result = fit(LocalTrees(rounds=12, early_stopping_rounds=5), federation)
+    assert result.metrics["auc"] == pytest.approx(plain, abs=1e-6)
+    assert result.ledger.messages == []
+
+
+def test_trees_pool_every_guests_columns_in_one_round() -> None:
+    result = fit(Trees(rounds=2), small_federation(guests=3))
+    script = [(entry.round, entry.sender, entry.receiver, entry.kind) for entry in result.ledger.messages]
+    assert script == [(1, f"shop{i}", "bank", "columns") for i in (1, 2, 3)]
+    assert result.ledger.payload == 3 * 40 * 3 * 4
+
+
+def test_a_host_with_labels_only_has_no_local_trees() -> None:
+    with pytest.raises(InputError, match="has labels only"):
+        fit(LocalTrees(), small_federation(host_features=False))
+
+
+def test_trees_learn_a_regression() -> None:
+    federation = small_federation(task="regression", rows=500, keep=300)
+    together, apart = (fit(kind(rounds=6), federation).metrics["rmse"] for kind in (Trees, VerticalTrees))
+    assert apart == pytest.approx(together, abs=1e-6)
+    assert (apart or 9) < 0.8 * float(np.std(federation.label))
+
+
+def test_vertical_trees_learn_from_images() -> None:
+    together, apart = (fit(kind(rounds=3), photo_federation()) for kind in (Trees, VerticalTrees))
+    assert together.metrics == apart.metrics
+    assert (apart.metrics["accuracy"] or 0) > 0.9
+
+
+@pytest.mark.parametrize("method", [Trees(rounds=2), VerticalTrees(rounds=2)])
+def test_no_wire_rounds_columns_or_bins(method: Any) -> None:
+    full, narrow = (fit(method, small_federation(), wire=wire) for wire in ("float32", "int8"))
+    assert narrow.metrics == full.metrics
+    assert narrow.scoring.payload == full.scoring.payload == 30 * 3 * 4
+
+
+def head_of(result: Result) -> TreesModel:
+    head = next(iter(result.models.values())).head
+    assert isinstance(head, TreesModel)
+    return head
+
+
+def trees_in(result: Result) -> int:
+    booster = xgboost.Booster()
+    booster.load_model(bytearray(head_of(result).trees))
+    return int(booster.num_boosted_rounds())
+
+
+@pytest.mark.parametrize("kind", [Trees, LocalTrees])
+def test_training_stops_where_the_validation_rows_say(kind: Any) -> None:
+    federation = small_federation(rows=300, keep=200)
+    stopped = fit(kind(rounds=300, early_stopping_rounds=5), federation)
+    straight = fit(kind(rounds=300, early_stopping_rounds=0), federation)
+    assert trees_in(stopped) < 100 < trees_in(straight) == 300
+
+
+@pytest.fixture(scope="module")
+def grown() -> Result:
+    return fit(VerticalTrees(rounds=3), small_federation(guests=2))
+
+
+def test_every_call_of_xgboost_is_a_round_up_and_a_round_down(grown: Result) -> None:
+    messages = grown.ledger.messages
+    assert grown.ledger.rounds * 2 == len(messages) > 100  # two guests
+    script = [(entry.sender, entry.receiver, entry.kind) for entry in messages[:4]]
+    assert script == [
+        ("shop1", "bank", "parts"),
+        ("shop2", "bank", "parts"),
+        ("bank", "shop1", "totals"),
+        ("bank", "shop2", "totals"),
+    ]
+    assert all(entry.wire == entry.payload + 5 for entry in messages)
+    # A gradient and a hessian a row and round go down, in single precision.
+    assert grown.ledger.down > 2 * 3 * 36 * 2 * 4
+
+
+def test_the_result_says_what_crossed_and_what_is_not_protected(grown: Result) -> None:
+    crossed, gradients, thresholds = grown.statements
+    assert f"({grown.ledger.wire:,} bytes)" in crossed
+    assert "Nothing is encrypted" in gradients
+    assert "thresholds" in thresholds
+
+
+def test_what_is_kept_of_a_guest_is_its_own(grown: Result) -> None:
+    """The host's trees read numbers of bins, whose thresholds are with the guests; these have no tree."""
+    for name in ("shop1", "shop2"):
+        model = grown.models[name]
+        assert model.head is None
+        assert isinstance(model.encoder, Bins)
+        assert sum(len(some) for some in model.encoder.thresholds) > 0
+    theirs = torch.cat(thresholds_of(head_of(grown).trees, range(3, 9)))
+    assert torch.equal(theirs % 1, torch.full_like(theirs, 0.5))
+    assert {entry.kind for entry in grown.scoring.messages} == {"request", "bins"}
+
+
+def gone(pid: int) -> bool:
+    """Nothing of it runs, though nobody may have asked yet how it ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state in ("Z", "X")
+
+
+class Watched:
+    """Stands in for `watch`, and does something to the processes in the middle of training."""
+
+    def __init__(
+        self, harm: Callable[[list[tree_federation.TreeProcess]], None], *, timeout: float | None = None
+    ) -> None:
+        self.harm, self.timeout, self.watch = harm, timeout, tree_federation.watch
+        self.processes: list[tree_federation.TreeProcess] = []
+        self.ports: list[int] = []
+
+    def __call__(self, processes: Any, gates: Any, *, host: Any) -> None:
+        self.processes, self.ports = list(processes), [gate.port for gate in gates]
+        self.ports.append(int(processes[0].read()))
+        assert not self.closed()
+        while sum(gate.total for gate in gates) < 50_000:
+            time.sleep(0.01)
+        self.harm(self.processes)
+        host.timeout = self.timeout or host.timeout
+        self.watch(processes, gates, host=host)
+
+    def closed(self) -> bool:
+        for port in self.ports:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return False
+        return True
+
+
+@pytest.mark.parametrize(("place", "who"), [(0, "the server of the trees"), (1, "'bank'"), (3, "'shop2'")])
+def test_a_killed_process_ends_the_run_and_leaves_no_process_and_no_port(
+    place: int, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(lambda processes: processes[place].process.kill())
+    monkeypatch.setattr(tree_federation, "watch", watched)
+    with pytest.raises(PartyError, match=f"{who} was killed by signal 9 before training was over"):
+        fit(LONG, small_federation(guests=2))
+    assert [gone(one.process.pid) for one in watched.processes] == [True] * 4
+    assert watched.closed()
+
+
+def test_a_process_that_stands_still_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(lambda processes: processes[2].process.send_signal(signal.SIGSTOP), timeout=1)
+    monkeypatch.setattr(tree_federation, "watch", watched)
+    with pytest.raises(PartyError, match="no byte crossed between the tree processes for 1 s"):
+        fit(LONG, small_federation())
+    assert [gone(one.process.pid) for one in watched.processes] == [True] * 3
+    assert watched.closed()
+
+
+def test_a_run_that_failed_goes_on_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    method = VerticalTrees(rounds=3)
+    with monkeypatch.context() as patched:
+        patched.setattr(tree_federation, "settle", None)
+        with pytest.raises(PartyError):
+            fit(method, small_federation(), out=tmp_path / "run")
+    again, whole = fit(method, small_federation(), out=tmp_path / "run"), fit(method, small_federation())
+    assert again.metrics == whole.metrics
+    assert again.ledger.entries == whole.ledger.entries
+    bank, shop = ((tmp_path / "run" / name / "ledger.jsonl").read_text().splitlines() for name in ("bank", "shop1"))
+    assert len([line for line in shop if '"parts"' in line]) > 50
+    assert sorted(bank) == sorted(shop)  # both ends of the one line count alike
+
+
+def test_the_processes_end_with_a_killed_parent(tmp_path: Path) -> None:
+    program = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from federations import small_federation
+from vesica.experiment import fit
+from vesica.methods import VerticalTrees
+from vesica.protocol import tree_federation
+def watch(processes, gates, *, host):
+    print(*(one.process.pid for one in processes), flush=True)
+    processes[1].process.wait()
+tree_federation.watch = watch
+fit(VerticalTrees(rounds=2000, early_stopping_rounds=0), small_federation())
+"""
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    children = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(children) == 3
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    until = time.monotonic() + 60
+    while not all(gone(pid) for pid in children) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert all(gone(pid) for pid in children)
+
+
+@pytest.mark.parametrize("budget", [Budget(rounds=10), Budget(bytes=10**9)])
+def test_a_budget_that_could_not_be_kept_is_refused(budget: Budget) -> None:
+    with pytest.raises(InputError, match="cannot be held to --max-rounds or --max-bytes"):
+        fit(VerticalTrees(rounds=3), small_federation(), budget=budget)
+
+
+def test_an_xgboost_without_federated_training_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xgboost, "build_info", lambda: {"USE_FEDERATED": False})
+    with pytest.raises(InputError, match="built without federated training"):
+        fit(VerticalTrees(rounds=3), small_federation())
+
+
+def test_nobody_can_ask_for_bins_as_an_encoder() -> None:
+    federation = small_federation()
+    guest = replace(federation.guests[0], encoder="bins")
+    with pytest.raises(InputError, match="encoder 'bins' is made by vertical-trees"):
+        fit(Trees(rounds=1), replace(federation, guests=(guest,)))
+
+
+@pytest.mark.parametrize("subsample", [0.0, 1.5])
+def test_a_part_of_the_rows_that_cannot_be_is_refused(subsample: float) -> None:
+    with pytest.raises(InputError, match="subsample is"):
+        fit(Trees(subsample=subsample), small_federation())
