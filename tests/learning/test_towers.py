@@ -98,6 +98,20 @@ def test_mocos_guides_are_told_from_the_banks_and_never_enter_them() -> None:
     torch.testing.assert_close(held, nn.functional.normalize(k1, dim=1))
 
 
+def test_byols_other_side_goes_after_the_weights() -> None:
+    model = local("byol")
+    before = copy.deepcopy(model.target)
+    LocalTower("byol", model, rows(8), views=Untouched(), batch_size=8, learning_rate=0.1).epoch(1.0)
+    assert model.target is not None
+    assert before is not None
+    now = nn.Sequential(model.encoder, model.projector)
+    for old, new, weight in zip(
+        before.module.parameters(), model.target.module.parameters(), now.parameters(), strict=True
+    ):
+        assert torch.allclose(new, (2 * old + 9 * weight) / 11, atol=1e-6)  # the decay warms up
+        assert torch.equal(old, weight) or not torch.equal(old, new)
+
+
 @pytest.mark.parametrize("ssl", SSL)
 def test_the_guide_is_in_evaluation_mode_and_stays_as_it_was(ssl: str) -> None:
     torch.manual_seed(0)

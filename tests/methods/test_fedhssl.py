@@ -141,16 +141,30 @@ def test_updates_repeat_on_the_same_received_projections_with_no_pass_wasted(
 
 
 def test_the_local_step_takes_all_own_training_rows_and_no_test_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-    make = LocalTower.__init__
+    seen: list[tuple[Tensor, Party]] = []
+    make, prepare = LocalTower.__init__, FedGSSL.prepare
+    parties: list[Party] = []
 
     def watched(self: LocalTower, ssl: Any, tower: Any, inputs: Tensor, **others: Any) -> None:
-        seen.append(len(inputs))
+        seen.append((inputs, parties[-1]))
         make(self, ssl, tower, inputs, **others)
 
     monkeypatch.setattr(LocalTower, "__init__", watched)
+    monkeypatch.setattr(FedGSSL, "prepare", lambda self, me: (parties.append(me), prepare(self, me))[1])
     result = fit(FedHSSL(**FAST), small_federation(guests=2))
-    assert seen == [ALIGNED + count for count in result.rows["unaligned"].values()]
+    assert [len(inputs) for inputs, _ in seen] == [ALIGNED + count for count in result.rows["unaligned"].values()]
+    for inputs, me in seen:
+        own = torch.cat([me.rows.aligned, me.rows.unaligned])
+        assert not torch.isin(me.rows.test, own).any()
+        assert torch.equal(inputs, me.inputs[own])
+
+
+def test_the_learning_rate_of_pre_training_falls_as_half_a_cosine(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: list[float] = []
+    epoch = LocalTower.epoch
+    monkeypatch.setattr(LocalTower, "epoch", lambda self, share: (shares.append(share), epoch(self, share))[1])
+    fit(FedLocalSSL(**FAST | {"pretrain_epochs": 3}), small_federation())
+    assert shares == pytest.approx([1.0, 0.75, 0.25] * 2)
 
 
 def tops(result: Result) -> list[list[Tensor]]:
@@ -297,7 +311,7 @@ def test_unlabelled_aligned_rows_are_pre_trained_with_and_fine_tuned_without(mon
     assert trained["payload"] == 9 * 32 * 4
 
 
-def test_which_rows_are_labelled_does_not_change_what_a_pre_training_step_sees() -> None:
+def test_labels_do_not_change_what_a_pre_training_step_sees() -> None:
     """No label enters pre-training: other labels of the same rows give the same encoders, to the bit."""
     federation = small_federation()
     settings = FAST | {"finetune_epochs": 0}
@@ -355,7 +369,7 @@ def test_noise_is_said_to_guarantee_nothing() -> None:
     noises = [said for said in result.statements if "isotropic" in said]
     assert "On the gradients of fine-tuning" in noises[0]
     assert "about 5 times" in noises[0]
-    assert "On what the host gives in pre-training" in noises[1]
+    assert "On the host's projections" in noises[1]
     assert all("no guarantee of differential privacy" in said for said in noises)
     assert result.privacy is None
 

@@ -14,6 +14,7 @@ from vesica.experiment import Result, fit
 from vesica.methods import VFLHLPA
 from vesica.methods.vflhlp import OwnModel, constraint
 from vesica.models import MLP, Head
+from vesica.protocol.end_to_end import EndToEnd
 
 EVERY_LABEL = replace(small_federation(), labels="all")
 
@@ -98,6 +99,29 @@ def test_a_huge_beta_holds_the_host_at_what_it_learned_alone(start: str, monkeyp
     settings: dict[str, Any] = {"epochs": 150, "batch_size": 16, "start": start}
     held, free = (fit(VFLHLPA(host_epochs=2, beta=beta, **settings), EVERY_LABEL) for beta in (1e3, 0.0))
     assert distance(held, found[0]) < 0.01 * distance(free, found[1])
+
+
+def test_beta_is_what_the_constraint_is_multiplied_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[float] = []
+    lead = EndToEnd.lead
+
+    def watched(self: EndToEnd, me: Any, labels: Any, *, step: str, penalty: Any) -> None:
+        found.append(penalty().item())
+        lead(self, me, labels, step=step, penalty=penalty)
+
+    monkeypatch.setattr(EndToEnd, "lead", watched)
+    for beta in (1.0, 0.5):
+        fit(VFLHLPA(host_epochs=1, epochs=0, beta=beta), EVERY_LABEL)
+    assert found[1] == pytest.approx(0.5 * found[0])
+
+
+def test_a_warm_start_takes_statistics_too() -> None:
+    """Batch norm's are no weights, and the constraint does not see them."""
+    ours, prior = (OwnModel(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)), own.head) for own in own_models())
+    prior.encoder(torch.randn(20, 3))
+    ours.start_from(prior)
+    assert torch.equal(ours.encoder(torch.ones(2, 3)), prior.encoder(torch.ones(2, 3)))
+    assert torch.equal(ours.encoder.eval()(torch.ones(2, 3)), prior.encoder.eval()(torch.ones(2, 3)))
 
 
 def test_a_warm_start_starts_from_what_was_learned_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,8 @@ class FedCSSL(Pretrained):
     """Step 1 alone: each party learns from what the others project the aligned rows to, labelled or not.
 
     Projections go both ways between the host and each guest, and no gradients. `local_updates` are made on the same
-    received ones (Fig. 7). With exchange="epoch" those of all rows cross at once, and no party waits for another
-    before the next epoch (appendix D).
+    received ones (Fig. 7). With exchange="epoch" those of all rows cross at once, and a party waits for the others
+    once an epoch only (towards appendix D, which does not wait at all).
     """
 
     local_updates: int = 1
@@ -65,7 +65,11 @@ class FedCSSL(Pretrained):
     def say(self, me: Host, held: Pretraining) -> list[str]:
         rows, noise = len(me.rows.aligned), self.iso_representations
         said = [claims.projections(self.width, rows=rows, times=self.pretrain_epochs), *super().say(me, held)]
-        return [*said, claims.noise_on("what the host gives in pre-training", noise)] if noise else said
+        return (
+            [*said, claims.noise_on("the host's projections and, where they are averaged, its own weights", noise)]
+            if noise
+            else said
+        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from vesica.protocol.averaging import GuestAveraging, HostAveraging
 def projections(width: int, *, rows: int, times: int) -> str:
     return (
         f"In pre-training the host and each guest showed each other {width} numbers of each of the {rows} aligned "
-        f"rows, {times} times; they follow from the sender's columns and not from the labels."
+        f"rows, {times} times. They follow from the sender's columns and, through what it has learned, from those of "
+        "the parties it heard from, by way of the host also from other guests'; no label enters."
     )
 
 
@@ -21,16 +22,18 @@ def averaging(done: GuestAveraging | HostAveraging) -> str:
         return f"No tops of local encoders were averaged: {stayed}."
     averaged = " and those of ".join(", ".join(group) for group in groups)
     return (
-        f"The tops of the local encoders, with projector and predictor, of {averaged} were averaged after every epoch"
+        f"The tops of the local encoders, where there are any, with projector and predictor, of {averaged} were "
+        "averaged after every epoch"
         + (f"; {stayed}" if stayed else "")
         + ". The paper has a server for that, apart from the party with the labels; here the host averages, and so it "
-        "sees the guests' weights there (not their rows, nor the bottoms of their encoders), and of two that are "
-        "averaged each can tell the other's."
+        "sees the guests' weights there (neither their rows nor the bottoms of their encoders; but weights trained on "
+        "rows can tell about them), and of two that are averaged each can tell the other's."
     )
 
 
 def noise_on(what: str, ratio: float) -> str:
     return (
         f"On {what} there is isotropic Gaussian noise, whose norm a row is about {ratio:g} times the largest row's. It "
-        "carries no guarantee of differential privacy: no epsilon is stated for it."
+        "carries no guarantee of differential privacy: no epsilon is stated for it, and who sees much of it can "
+        "average it out."
     )

@@ -144,10 +144,11 @@ class VFLHLPA(SplitTraining):
             weight_decay=self.host_weight_decay,
             resume=me.resumable("host-model"),
         )
-        me.conversation.statements.append(
-            f"The host learned from the labels of {len(me.known)} rows, of which {len(unaligned)} are not aligned: "
-            "methods that know the labels of aligned rows only have fewer."
-        )
+        if len(unaligned):
+            me.conversation.statements.append(
+                f"The host learned from the labels of {len(me.known)} rows, of which {len(unaligned)} are not aligned: "
+                "methods that know the labels of aligned rows only have fewer."
+            )
         return OwnModel(encoder, head)
 
 
