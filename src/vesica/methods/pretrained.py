@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -51,7 +52,7 @@ class Pretraining:
 
 
 @dataclass(frozen=True)
-class Pretrained:
+class Pretrained(ABC):
     """A method says what it prepares, what an epoch of pre-training is and which encoder goes on.
 
     The learning rate of pre-training is the authors': SGD, falling from epoch to epoch as half a cosine.
@@ -102,13 +103,15 @@ class Pretrained:
             me.encoder.train().to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         return held
 
+    @abstractmethod
     def prepare(self, me: Party) -> Pretraining:
-        raise NotImplementedError
+        """What this party holds in pre-training."""
 
+    @abstractmethod
     def epoch(self, me: Party, held: Pretraining, epoch: int) -> None:
-        raise NotImplementedError
+        """One of pre-training."""
 
-    def settle(self, me: Party) -> None:
+    def settle(self, me: Party) -> None:  # noqa: B027 - with one encoder there is nothing to choose
         """Take the encoder that goes on, where there is more than one."""
 
     def say(self, me: Host, held: Pretraining) -> list[str]:
