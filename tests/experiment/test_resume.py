@@ -17,7 +17,8 @@ def sweep(folder: Path, what: str, guests: int, method: str) -> list[dict[str, o
         [sys.executable, str(SWEEP), str(folder), what, str(guests), method],
         capture_output=True,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        # Every moment is a fork, which the locks of MKL's own allocator do not survive for sure.
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_DISABLE_FAST_MM": "1"},
     )
     assert run.returncode == 0, run.stderr
     return [json.loads(line) for line in run.stdout.splitlines()]
