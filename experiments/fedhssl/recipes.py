@@ -196,6 +196,24 @@ def tried(setting: Setting) -> list[Method]:
     ]
 
 
+def tune_credit(seeds: int) -> Sequence[Case]:
+    """The encoder, the length of pre-training and the rate of fine-tuning for credit, on rows held out."""
+    return [
+        Case(method, "credit", seed, overlap=1000, hold_out=True, encoder=encoder)
+        for encoder in (None, "mlp2")
+        for method in (
+            SplitNN(),
+            *(
+                kind(pretrain_epochs=epochs, finetune_learning_rate=rate)
+                for kind in (FedLocalSSL, FedHSSL)
+                for epochs in (0, 10, 40)
+                for rate in (1e-3, 1e-4)
+            ),
+        )
+        for seed in range(seeds)
+    ]
+
+
 def credit(seeds: int) -> Sequence[Case]:
     """Beside the other papers' methods, on the same rows: a host with 13 columns and labels, a guest with 10."""
     methods = (SplitNN(), OneShot(), FedOnce(), VFLHLP(), FedLocalSSL(), FedHSSL())
@@ -225,6 +243,7 @@ RECIPES = {
     "fig7": Recipe("Several updates of FedHSSL on one exchange", fig7, seeds=3),
     "objectives": Recipe("FedHSSL with SimSiam, BYOL and MoCo", objectives, seeds=3),
     "tune": Recipe("Settings of FedHSSL on rows held out", tune),
+    "tune-credit": Recipe("Settings of FedHSSL on credit, on rows held out", tune_credit, seeds=3),
     "credit": Recipe("FedHSSL and the other papers' methods on credit", credit, seeds=3),
     "wires": Recipe("FedHSSL with narrower values on the wire", wires, seeds=3),
 }

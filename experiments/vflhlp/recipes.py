@@ -9,7 +9,7 @@ from vesica.methods import VFLHLP, VFLHLPA, VFLHLPP, FedHSSL, FedLocalSSL, FedOn
 # All end in the paper's linear layer; split-nn that keeps its best epoch on the validation rows, and its tenth epoch.
 SPLIT = (SplitNN(hidden=()), SplitNN(hidden=(), patience=0, epochs=10))
 LOCAL = LocalOnly(hidden=(), batch_size=128, patience=0, epochs=3)
-HALVES = (VFLHLP(), VFLHLPA(), VFLHLPP())
+HALVES = (VFLHLP(), VFLHLPA(), VFLHLPP(), VFLHLPP(guest_steps=0))  # the last has neither half, at the same rates
 IN_FEDHSSLS_FRAME = [kind(ssl=ssl) for kind in (FedLocalSSL, FedHSSL) for ssl in ("simsiam", "byol", "moco")]
 
 
@@ -50,7 +50,8 @@ TRIED = [  # one field at a time, around the defaults
     *(VFLHLP(corruption=corruption) for corruption in (0.3, 0.8)),
     *(VFLHLP(tau=tau) for tau in (0.1, 0.3)),
     *(SplitNN(hidden=(), patience=0, epochs=epochs) for epochs in (5, 10, 20)),
-    *(LocalOnly(hidden=(), batch_size=128, patience=0, epochs=epochs) for epochs in (3, 5, 8)),
+    *(LocalOnly(hidden=(), batch_size=128, patience=0, epochs=epochs) for epochs in (1, 2, 3, 5, 8)),
+    LocalOnly(hidden=(), batch_size=128, patience=20, epochs=100),
 ]
 
 
@@ -82,7 +83,7 @@ def fig5(seeds: int) -> Sequence[Case]:
 
 
 def ablation(seeds: int) -> Sequence[Case]:
-    return [case for clicks in FEW for case in clicks.cases((*SPLIT, *HALVES), seeds)]
+    return [case for clicks in FEW for case in clicks.cases((LOCAL, *SPLIT, *HALVES), seeds)]
 
 
 def start(seeds: int) -> Sequence[Case]:
