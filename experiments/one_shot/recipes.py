@@ -39,7 +39,7 @@ TRIED_FEDCVT = [  # thresholds, then loss weights, around the defaults; with a t
 FEDCVT = FedCVT()
 
 # What one-shot is compared with on CIFAR-10, with the views that its guests see. A tenth of 256 rows says nothing about
-# when to stop (stopped by them, SplitNN ends a third below the published): the number of epochs is fixed, as the paper's.
+# when to stop (by them, SplitNN ends a third below the published): the number of epochs is fixed, as in the paper.
 COMPARED = {SplitNN: 200, FedBCD: 100, FedCVT: 100}
 
 
@@ -99,8 +99,8 @@ def one_shot_of(method: FewShot) -> OneShot:
 def figure6(seeds: int) -> Sequence[Case]:
     """AUC against bytes (Fig. 6) and rounds (Fig. 7) on credit.
 
-    A few-shot run gives a one-shot result too, but one that keeps the validation labels from the guests. The paper stops
-    its iterative baselines after 20 rounds without improvement; here these are epochs (`patience`), on validation rows.
+    A few-shot run gives a one-shot result too, but one that keeps the validation labels from the guests. The paper
+    stops its iterative baselines after 20 rounds without improvement; here these are epochs, on validation rows.
     """
     return [
         Case(method, "credit-two-guests", seed, overlap=overlap)
