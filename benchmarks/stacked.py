@@ -16,7 +16,7 @@ from vesica.schema import ImageSchema
 REPEATS = 3
 PEER = "one after the other"
 LIMIT = 1 / 5  # on a GPU
-ROWS = {"cuda": 6000, "cpu": 600}
+ROWS = {"cuda": 2000, "cpu": 600}
 
 
 def measure() -> list[Measurement]:
