@@ -34,6 +34,8 @@ TRIED_FEDCVT = [  # thresholds, then loss weights, around the defaults; with a t
     *(FedCVT(lambda_sim=weight) for weight in (0.01, 1.0)),
     *(FedCVT(lambda_diff=weight) for weight in (0.0, 0.1)),
     *(FedCVT(lambda_est=weight) for weight in (0.01, 1.0)),
+    FedCVT(joint_threshold=0.95, local_threshold=0.95, lambda_sim=1.0),
+    FedCVT(joint_threshold=0.95, local_threshold=0.95, lambda_diff=0.0),
 ]
 
 FEDCVT = FedCVT()
@@ -68,7 +70,7 @@ def table1(seeds: int) -> Sequence[Case]:
     return [
         Case(method, "cifar10", seed, overlap=overlap)
         for overlap in FINETUNE
-        for method in (*compared(3e-4), cifar(overlap))
+        for method in (*compared(1e-3), cifar(overlap))
         for seed in range(seeds)
     ]
 
