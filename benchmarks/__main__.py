@@ -16,7 +16,18 @@ import torch
 from benchmarks import Measurement
 from vesica import __version__
 
-BENCHMARKS = ("message", "step", "csv-loading", "guests", "fixmatch", "nat", "stacked", "dp-sgd", "fedhssl")  # modules
+BENCHMARKS = (  # modules
+    "message",
+    "step",
+    "csv-loading",
+    "guests",
+    "fixmatch",
+    "nat",
+    "stacked",
+    "dp-sgd",
+    "fedhssl",
+    "alignment",
+)
 LIBRARIES = ("torch", "numpy", "polars")
 ROW = "{:<44} {:>12} {:>24} {:>12} {:>7} {:>6} {:>5} {:>8}"
 

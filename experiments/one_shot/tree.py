@@ -23,7 +23,7 @@ from vesica.data import Federation, Text, make_federation, split_rows
 from vesica.data.rows import Split, hold_out
 from vesica.data.table import Array, Column
 from vesica.errors import VesicaError
-from vesica.experiment.fit import count_rows
+from vesica.experiment.account import count_rows
 from vesica.experiment.recipes import circumstances
 from vesica.metrics import Task, score
 

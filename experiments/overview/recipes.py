@@ -6,7 +6,7 @@ from vesica.experiment.recipes import Case, Recipe
 from vesica.methods import METHODS
 
 OVERLAPS = (250, 1000, 4000)
-IMAGES = 6_000  # of 60,000, that every party has, aligned ones among them: pre-training with all would take days
+IMAGES = 6_000  # of 60,000 that every party has, aligned ones among them: pre-training with more would take days
 
 
 def all_methods(data: str, *, rows: int | None = None) -> Callable[[int], Sequence[Case]]:

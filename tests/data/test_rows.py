@@ -127,6 +127,32 @@ def test_the_test_rows_do_not_depend_on_the_order_of_the_tables() -> None:
     assert one.aligned_ids.tolist() == other.aligned_ids.tolist()
 
 
+PATIENTS = np.arange(100) % 15  # of six or seven rows each, far apart
+
+
+def test_a_fraction_for_testing_is_drawn_of_whole_groups() -> None:
+    split = split_rows(hundred(test=TestRows(0.2, groups=PATIENTS)))
+    rows = split.parties["host"]
+    tested = set(PATIENTS[rows.test])
+    assert not tested & set(PATIENTS[rows.training])
+    assert len(tested) > 1
+    assert 20 <= len(rows.test) <= 26  # whole groups that come to a fifth, or just above
+    others = split_rows(hundred(test=TestRows(0.2, groups=PATIENTS, seed=1))).parties["host"]
+    assert set(PATIENTS[others.test]) != tested
+
+
+def test_groups_are_of_the_hosts_rows_in_its_own_order() -> None:
+    forward, backward = numbered(0, 100), numbered(0, 100)[::-1]
+    shared = federation(table(backward), table(forward), test=TestRows(0.2, groups=PATIENTS))
+    rows = split_rows(shared).parties["host"]
+    assert not set(PATIENTS[rows.test]) & set(PATIENTS[rows.training])
+
+
+def test_a_number_of_groups_that_is_not_that_of_the_rows_is_refused() -> None:
+    with pytest.raises(InputError, match="'host' has 100 rows and 99 groups to test by: give one for each row"):
+        hundred(test=TestRows(groups=PATIENTS[1:]))
+
+
 def test_no_test_row_left_is_refused() -> None:
     with pytest.raises(InputError, match="no test row is left of 100 common labelled rows"):
         split_rows(hundred(test=TestRows(0.001)))
@@ -167,6 +193,55 @@ def test_an_empty_text_is_no_class(empty: str | None) -> None:
 def test_labelled_keep_restricts_the_labels_and_not_the_rows() -> None:
     split = split_rows(hundred(labelled=25, overlap=Overlap(60)))
     assert (len(split.aligned_ids), len(split.labelled), len(split.known)) == (60, 25, 25)
+
+
+@pytest.mark.parametrize("keep", [60, None])
+def test_fewer_labels_are_some_of_more(keep: int | None) -> None:
+    ids = [labelled_ids(labelled=count, keep=keep) for count in (20, 40, 55)]
+    assert [len(some) for some in ids] == [20, 40, 55]
+    assert ids[0] < ids[1] < ids[2]
+
+
+def labelled_ids(*, labelled: int, keep: int | None, seed: int = 0) -> set[str]:
+    split = split_rows(hundred(labelled=labelled, overlap=Overlap(keep, seed=seed)))
+    return set(split.aligned_ids[split.labelled])
+
+
+def test_the_same_rows_are_labelled_and_validate_whether_fewer_or_more_are_aligned() -> None:
+    splits = [split_rows(hundred(labelled=20, overlap=Overlap(keep, seed=3))) for keep in (30, 60, None)]
+    assert len({tuple(split.aligned_ids[split.labelled]) for split in splits}) == 1
+    assert len({tuple(split.aligned_ids[split.validation]) for split in splits}) == 1
+    assert set(splits[0].aligned_ids) < set(splits[1].aligned_ids)
+    assert labelled_ids(labelled=20, keep=30, seed=3) != labelled_ids(labelled=20, keep=30, seed=4)
+
+
+def test_only_rows_with_a_label_are_drawn_where_some_have_none() -> None:
+    label = some_labels(list(range(0, 100, 2)))
+    few, more = (split_rows(hundred(label=label, labelled=10, overlap=Overlap(keep))) for keep in (40, 80))
+    assert all(int(id[1:]) % 2 == 0 for id in few.aligned_ids[few.labelled])
+    assert few.aligned_ids[few.labelled].tolist() == more.aligned_ids[more.labelled].tolist()
+
+
+def test_how_many_rows_are_labelled_does_not_change_who_has_which_unaligned_rows() -> None:
+    drawn = [split_rows(hundred(labelled=count, overlap=Overlap(40))).parties for count in (10, 30)]
+    for party in drawn[0]:
+        assert drawn[0][party].unaligned.tolist() == drawn[1][party].unaligned.tolist()
+
+
+def test_where_no_number_of_labels_is_given_all_draws_come_from_one_generator_as_ever() -> None:
+    split = split_rows(hundred(overlap=Overlap(40, seed=3)))
+    random = np.random.default_rng([3, 1])
+    rest = np.array([row for row, id in enumerate(numbered(0, 100)) if id not in set(split.test_ids)])
+    aligned = np.sort(random.permutation(rest)[:40])
+    order = random.permutation(40)
+    rank = np.empty(40)
+    for number in (0, 1):
+        members = order[aligned[order] % 2 == number]
+        rank[members] = (np.arange(len(members)) + 0.5) / len(members)
+    others = random.permutation(np.setdiff1d(rest, aligned))
+    assert split.parties["host"].aligned.tolist() == aligned.tolist()
+    assert split.validation.tolist() == sorted(np.argsort(rank, kind="stable")[:4])
+    assert split.parties["host"].unaligned.tolist() == np.array_split(others, 3)[0].tolist()
 
 
 def test_more_labels_than_there_are_is_refused() -> None:
@@ -503,6 +578,20 @@ def test_what_is_held_out_changes_with_the_seed_and_the_fraction_and_nothing_els
     assert tests[0] == split_rows(hold_out(whole)).test_ids.tolist()
     for one in drawn:
         assert (one.overlap, one.labelled, one.labels) == (whole.overlap, 20, "all")
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["drawn", "ids"])
+def test_what_is_held_out_are_whole_groups_where_there_are_groups(given: bool) -> None:
+    ids = np.array(numbered(0, 100))[PATIENTS < 3] if given else None
+    whole = hundred(test=TestRows(ids=ids, groups=PATIENTS), overlap=Overlap(30))
+    held = hold_out(whole)
+    rows = split_rows(held).parties["host"]
+    patients = np.array([int(id[1:]) % 15 for id in held.host.table.ids])
+    tested = set(patients[rows.test])
+    assert not tested & set(patients[rows.training])
+    assert len(tested) > 1
+    hidden = split_rows(whole).parties["host"].test
+    assert not tested & set(PATIENTS[hidden])
 
 
 def test_a_federation_to_choose_settings_on_has_a_name_of_its_own() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from vesica.data import SCENARIOS, Federation, Overlap, Table, make_federation, split_rows
 from vesica.data.datasets import DATASETS, DataSet, load_dataset
 from vesica.data.federation import LABELS, SHARES
+from vesica.data.rows import hold_out
 from vesica.data.scenario import Scenario, columns_of, federate
 from vesica.errors import InputError
 from vesica.models.build import IMAGE_ENCODERS
@@ -44,6 +46,16 @@ def made_up(side: int, channels: int) -> DataSet:
     test = np.arange(30) < 10
     views = {"image": Table(np.arange(30).astype(str), image=image)}
     return DataSet("made-up", "classification", "accuracy", views, np.arange(30) % 10, test, "0" * 64)
+
+
+def test_a_data_set_whose_rows_come_in_groups_is_held_out_by_group() -> None:
+    data = replace(made_up(8, 1), groups=np.arange(30) // 5, label=np.arange(30) % 2)
+    held = hold_out(federate(data, [next(iter(data.views.values()))] * 2))
+    assert held.test.groups is not None
+    rows = split_rows(held).parties["host"]
+    tested = set(held.test.groups[rows.test])
+    assert len(tested) == 1
+    assert not tested & set(held.test.groups[rows.training])
 
 
 def shapes(tables: list[Table]) -> list[tuple[int, ...]]:

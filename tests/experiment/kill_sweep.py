@@ -39,6 +39,8 @@ METHODS["fedbcd-sequential"] = FedBCD(epochs=2, batch_size=16, hidden=(4,), loca
 METHODS["fedcvt"] = FedCVT(epochs=3, batch_size=32, unaligned_batch_size=8, joint_threshold=0.0, local_threshold=0.0)
 METHODS["fedhssl"] = FedHSSL(**SSL, iso_representations=0.1, iso_gradients=0.1)
 METHODS["fedhssl-moco"] = FedHSSL(**SSL, ssl="moco", exchange="epoch", finetune_with="local")
+METHODS["fedhssl-late"] = FedHSSL(**SSL | {"pretrain_epochs": 3}, exchange="late")
+METHODS["fedhssl-counts"] = FedHSSL(**SSL, label_counts=(10, 20))
 METHODS["vflhlp"] = VFLHLP(host_epochs=3, host_patience=1, guest_steps=150, epochs=2, batch_size=16)
 METHODS["fedonce-heuristic"] = FedOnce(
     representation="heuristic-nat", epsilon=8.0, guest_epochs=6, host_epochs=2, batch_size=16
@@ -149,7 +151,11 @@ def main(root: Path, what: str, guests: int, name: str = "split-nn") -> None:
     federation = small_federation(guests=guests, rows=60)
 
     def run(out: Path) -> Callable[[], None]:
-        return lambda: fit(method, federation, out=out, **options) and None
+        def whole() -> None:
+            result = fit(method, federation, out=out, **options)
+            (out / "milestones.json").write_text(json.dumps([run.to_json() for run in result.milestones]))
+
+        return whole
 
     fit(method, federation, **options)  # what torch imports on first use is imported once, here
     assert in_a_process(run(root / "whole")) == 0

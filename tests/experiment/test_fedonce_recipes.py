@@ -17,11 +17,12 @@ import pytest
 from vesica.cli import main
 from vesica.data import SCENARIOS, scenario, split_rows
 from vesica.data.datasets import is_here
+from vesica.errors import InputError
 from vesica.experiment import fit
 from vesica.experiment.checks import check_stop, check_waiting
 from vesica.experiment.recipes import Case, Recipe, find_recipe, reproduce
 from vesica.experiment.tables import read_lines, read_published, summarise
-from vesica.methods import FedOnce, check_fields
+from vesica.methods import FedOnce, VerticalTrees, check_fields
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "fedonce"
 TABLES = ("fig5", "table4", "fig6", "fig7", "fig8", "fig9", "fig11", "table6", "table7", "table8")
@@ -67,8 +68,9 @@ def test_every_federation_of_the_files_that_are_there_can_be_made(
         assert case.alpha is None or len(made.guests) == 1
         assert case.parties is None or len(made.guests) == case.parties - 1
         if case.stop_at_bytes is not None:  # the bytes of FedOnce's representations
-            assert case.dim is not None
-            assert case.stop_at_bytes == 4 * len(split_rows(made).labelled) * case.dim * len(made.guests), case.title
+            dim = recipes_module().SETTINGS[case.data].dims[(case.host or 1) - 1]
+            assert case.dim in (dim, None)
+            assert case.stop_at_bytes == 4 * len(split_rows(made).labelled) * dim * len(made.guests), case.title
     assert len({case.data for case in cases("fig5") if case.stop_at_bytes is not None}) == 11
 
 
@@ -78,6 +80,31 @@ def test_every_party_is_host_in_turn() -> None:
     assert hosts["phishing", "FedOnce", 10] == hosts["nus-wide", "Linear", 5] == 1
     assert hosts["mnist", "SplitNN", 4] == 2
     assert not hosts["mnist", "FedOnce", 5]
+
+
+@pytest.mark.parametrize("table", ["fig5", "fig6", "fig8"])
+def test_secure_boost_is_on_tables_and_stopped_only_where_a_tree_fits(table: str) -> None:
+    made = [case for case in cases(table) if isinstance(case.method, VerticalTrees)]
+    images = {"mnist", "fashion-mnist", "kmnist"}
+    assert {case.data for case in made} == {case.data for case in cases(table)} - images
+    stopped = {(case.data, case.host, case.stop_at_bytes) for case in made if case.stop_at_bytes is not None}
+    nus_wide = {("nus-wide", host, 4 * 161_789 * 8 * 4) for host in range(1, 6)}
+    assert (
+        stopped
+        == {
+            "fig5": {*nus_wide, ("movielens-1m", 2, 4 * 800_167 * 48)},
+            "fig6": {("nus-wide", 1, 4 * 161_789 * 8 * 4)},
+            "fig8": set(),
+        }[table]
+    )
+    assert max(case.parties or 0 for case in made) == {"fig5": 10, "fig6": 10, "fig8": 50}[table]
+
+
+def test_no_tree_fits_into_the_bytes_of_fedonce_on_phishing(data_dir: Path) -> None:
+    (whole,) = recipes_module().secure_boost("phishing", recipes_module().SETTINGS["phishing"], 0)
+    sent = recipes_module().SETTINGS["phishing"].sent(1)
+    with pytest.raises(InputError, match=f"not even one tree fits into --stop-at-bytes {sent:,}"):
+        fit(whole.method, whole.federation(data_dir), stop_at_bytes=sent)
 
 
 def test_figure_5_has_what_the_hold_out_preferred_beside_nat_on_images() -> None:

@@ -30,6 +30,14 @@ def weights(result: Result) -> dict[str, torch.Tensor]:
     return found
 
 
+def test_a_configuration_says_where_test_rows_are_whole_groups() -> None:
+    plain = small_federation()
+    grouped = replace(plain, test=replace(plain.test, groups=np.arange(100) // 4))
+    one, two = (fit(FAST, federation) for federation in (plain, grouped))
+    assert one.config["test"] == {"fraction": 0.3, "seed": 0}
+    assert two.config["test"] == {"fraction": 0.3, "seed": 0, "drawn": "whole groups"}
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_the_same_seed_gives_the_same_bits_twice_and_another_seed_others(name: str) -> None:
     method = quick(name)

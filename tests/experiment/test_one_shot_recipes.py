@@ -15,7 +15,7 @@ import pytest
 from vesica.data import SCENARIOS, make_federation, split_rows
 from vesica.experiment.recipes import Case, find_recipe, read_recipes
 from vesica.experiment.tables import read_published
-from vesica.methods import FewShot, OneShot, SplitNN, check_fields
+from vesica.methods import FedBCD, FedCVT, FewShot, OneShot, SplitNN, check_fields
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "one_shot"
 TABLES = [name for name, _ in read_recipes(FOLDER / "recipes.py")]
@@ -46,7 +46,7 @@ def test_every_case_can_be_made_and_told_from_the_others(table: str) -> None:
 
 def test_settings_are_tuned_on_rows_held_out_and_everything_else_is_tested_on_test_rows() -> None:
     for table in TABLES:
-        assert {case.hold_out for case in cases(table)} == {table == "tune-credit"}
+        assert {case.hold_out for case in cases(table)} == {table.startswith("tune-")}
 
 
 def test_every_recipe_is_looked_at() -> None:
@@ -65,6 +65,19 @@ def test_table1_finetunes_as_many_iterations_as_the_paper() -> None:
     assert found == {256: 400, 512: 480, 1024: 900, 2048: 1000}
     vanilla = [case.method.augment for case in cases("table1") if isinstance(case.method, SplitNN)]
     assert vanilla.count("none") == vanilla.count("weak") == 8
+
+
+def test_figure6_has_fedbcd_and_the_fedcvt_that_the_hold_out_chose_from_those_tried() -> None:
+    made = [case for case in cases("figure6") if not case.seed]
+    assert [(case.overlap, type(case.method)) for case in made] == [
+        (overlap, kind) for overlap in (1000, 2000) for kind in (SplitNN, FedBCD, FedCVT, OneShot, FewShot)
+    ]
+    iterative = [case.method for case in made if isinstance(case.method, SplitNN | FedBCD | FedCVT)]
+    assert {method.patience for method in iterative} == {20}
+    assert {method.local_steps for method in iterative if isinstance(method, FedBCD)} == {5}
+    chosen = {method for method in iterative if isinstance(method, FedCVT)}
+    assert len(chosen) == 1
+    assert chosen < {case.method for case in cases("tune-fedcvt")}
 
 
 def test_one_shot_alone_has_the_settings_of_table1() -> None:

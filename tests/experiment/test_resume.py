@@ -58,6 +58,10 @@ def sweep(folder: Path, what: str, guests: int, method: str) -> list[dict[str, o
         ("fedhssl", "before-checkpoint", 2, 12),
         ("fedhssl", "after-checkpoint", 2, 12),
         ("fedhssl-moco", "after-checkpoint", 1, 8),
+        ("fedhssl-late", "after-checkpoint", 1, 10),
+        ("fedhssl-counts", "after-message", 1, 60),
+        ("fedhssl-counts", "before-checkpoint", 1, 16),
+        ("fedhssl-counts", "after-checkpoint", 1, 16),
     ],
 )
 def test_a_killed_run_goes_on_and_ends_bit_identical(

@@ -56,6 +56,7 @@ AGREED = [("shapes", "up"), ("group", "down")]
         (FedLocalSSL(**FAST), []),
         (FedLocalSSL(**FAST, aggregate="top"), AGREED + both("weights") * 2),
         (FedCSSL(**FAST, exchange="epoch"), ([("projections", "up")] * 3 + [("projections", "down")] * 3) * 2),
+        (FedCSSL(**FAST, exchange="late"), [("projections", "down")] * 3 + [("projections", "up")] * 3),
         (FedCSSL(**FAST, local_updates=4), CROSS * 2),
     ],
 )
@@ -138,6 +139,50 @@ def test_updates_repeat_on_the_same_received_projections_with_no_pass_wasted(
     assert len(count) == 2 * passes  # two parties
     assert len(received) == 2 * 3 * updates
     assert len({tuple(values.flatten().tolist()) for values in received}) == 2 * 3
+
+
+def test_a_late_party_learns_from_the_last_epochs_projections_of_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three epochs the first has nothing to learn from, and the last nothing to give."""
+    events: list[tuple[str, str, Any]] = []  # of both parties, whose towers are told apart by who came first
+    towers: list[CrossTower] = []
+
+    def who(tower: CrossTower) -> str:
+        if tower not in towers:
+            towers.append(tower)
+        return str(towers.index(tower))
+
+    begin, project, learn = CrossTower.begin, CrossTower.project, CrossTower.learn
+
+    def watched_begin(self: CrossTower, share: float) -> None:
+        events.append((who(self), "begin", None))
+        begin(self, share)
+
+    def watched_project(self: CrossTower, rows: Tensor) -> Tensor:
+        made = project(self, rows)
+        events.append((who(self), "project" if torch.is_grad_enabled() else "show", (rows, made.detach().clone())))
+        return made
+
+    def watched_learn(self: CrossTower, mine: Tensor, theirs: list[Tensor]) -> None:
+        events.append((who(self), "learn", theirs))
+        learn(self, mine, theirs)
+
+    monkeypatch.setattr(CrossTower, "begin", watched_begin)
+    monkeypatch.setattr(CrossTower, "project", watched_project)
+    monkeypatch.setattr(CrossTower, "learn", watched_learn)
+    fit(FedCSSL(**FAST | {"pretrain_epochs": 3}, exchange="late"), small_federation())
+    for party, other in (("0", "1"), ("1", "0")):
+        ours = [(kind, value) for name, kind, value in events if name == party]
+        assert [kind for kind, _ in ours] == [
+            *["begin", *["show"] * 3],
+            *["begin", *["show"] * 3, *["project", "learn"] * 3],
+            *["begin", *["project", "learn"] * 3],
+        ]
+        shown = [made for name, kind, (_, made) in (e for e in events if e[1] == "show") if name == other]
+        learned = [theirs for kind, theirs in ours if kind == "learn"]
+        assert all(torch.equal(got, made) for (got,), made in zip(learned, shown, strict=True))
+        own = [rows for kind, value in ours if kind == "show" for rows in value[:1]]
+        again = [rows for kind, value in ours if kind == "project" for rows in value[:1]]
+        assert all(torch.equal(one, two) for one, two in zip(own, again, strict=True))
 
 
 def test_the_local_step_takes_all_own_training_rows_and_no_test_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +311,10 @@ def test_where_no_two_shapes_agree_nothing_is_averaged_and_that_is_said() -> Non
 
 
 def test_the_result_says_what_was_shown_and_who_averages() -> None:
+    late, _ = fit(FedHSSL(**FAST, exchange="late"), small_federation()).statements
+    assert "40 aligned rows, 1 times" in late
     shown, averaged = fit(FedHSSL(**FAST), small_federation()).statements
+    assert "40 aligned rows, 2 times" in shown
     assert shown.startswith("In pre-training the host and each guest showed each other 8 numbers of each of the 40")
     assert "here the host averages, and so it sees the guests' weights" in averaged
 
@@ -328,8 +376,9 @@ def labels_of(federation: Federation) -> tuple[Any, Any]:
     return federation.label, 1 - np.asarray(federation.label)
 
 
+@pytest.mark.parametrize(("exchange", "epochs"), [("batch", 1), ("epoch", 1), ("late", 2)])  # each gives once
 def test_noise_goes_on_what_the_host_gives_and_on_nothing_else(
-    monkeypatch: pytest.MonkeyPatch, one_order: None
+    exchange: str, epochs: int, monkeypatch: pytest.MonkeyPatch, one_order: None
 ) -> None:
     said: list[tuple[str, float]] = []
     make = HostAveraging.__init__
@@ -339,8 +388,8 @@ def test_noise_goes_on_what_the_host_gives_and_on_nothing_else(
         make(self, me, weights, noise=noise)
 
     monkeypatch.setattr(HostAveraging, "__init__", watched)
-    plain = sent_by_hand(0.0)
-    noisy = sent_by_hand(0.4)
+    settings = FAST | {"pretrain_epochs": epochs, "batch_size": 64, "exchange": exchange}
+    plain, noisy = (sent_by(FedHSSL(**settings, iso_representations=noise)) for noise in (0.0, 0.4))
     assert said == [("bank", 0.0), ("bank", 0.4)]
     (z,), (moved,) = plain["bank"], noisy["bank"]
     largest = z.norm(dim=1).max()
@@ -348,8 +397,8 @@ def test_noise_goes_on_what_the_host_gives_and_on_nothing_else(
     assert torch.equal(plain["shop1"][0], noisy["shop1"][0])
 
 
-def sent_by_hand(noise: float) -> dict[str, list[Tensor]]:
-    """The first projections that each party sent."""
+def sent_by(method: FedHSSL) -> dict[str, list[Tensor]]:
+    """The projections that each party sent."""
     sent: dict[str, list[Tensor]] = {}
     send = Link.send
 
@@ -360,7 +409,7 @@ def sent_by_hand(noise: float) -> dict[str, list[Tensor]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Link, "send", watched)
-        fit(FedHSSL(**FAST | {"pretrain_epochs": 1, "batch_size": 64}, iso_representations=noise), small_federation())
+        fit(method, small_federation())
     return sent
 
 
@@ -411,7 +460,13 @@ def clouds() -> tuple[Federation, Any]:
 
 
 @pytest.mark.parametrize(
-    ("settings", "gain"), [({}, 0.04), ({"exchange": "epoch"}, 0.04), ({"finetune_with": "cross", "ssl": "moco"}, 0.1)]
+    ("settings", "gain"),
+    [
+        ({}, 0.04),
+        ({"exchange": "epoch"}, 0.04),
+        ({"exchange": "late"}, 0.04),
+        ({"finetune_with": "cross", "ssl": "moco"}, 0.1),
+    ],
 )
 def test_pre_training_brings_rows_of_a_kind_together(settings: dict[str, Any], gain: float) -> None:
     """The nearest rows of a row are of its own cloud more often."""
@@ -453,11 +508,19 @@ def test_images_train_and_predict(tmp_path: Path) -> None:
         ({"finetune_with": "both"}, "field 'finetune_with' of method 'fedhssl' is 'both'"),
         ({"local_updates": 0}, "field 'local_updates' of method 'fedhssl' is 0: it is 1 or more"),
         ({"corrupted": 1.5}, "needs corrupted above 0 and up to 1"),
+        ({"ema": 1.0}, "ema of fedhssl is 1.0: give a number from 0 on and below 1"),
+        ({"ema": -0.5}, "ema of fedhssl is -0.5: give a number from 0 on and below 1"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         fit(FedHSSL(**FAST | settings), small_federation())
+
+
+def test_an_average_that_never_moves_is_refused_at_home_too() -> None:
+    with pytest.raises(InputError, match="ema of fedlocalssl is 2: give a number from 0 on and below 1"):
+        FedLocalSSL(ema=2)
+    assert FedLocalSSL(ema=0.0).ema == 0
 
 
 def test_each_title_says_what_a_table_would_not() -> None:

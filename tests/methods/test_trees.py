@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from vesica.data import Federation, make_federation, split_rows
 from vesica.errors import InputError, PartyError
 from vesica.experiment import Result, fit
 from vesica.experiment.seat import Seat
+from vesica.learning.boosting import Boosting, Share, boost_leafwise
 from vesica.methods import LocalTrees, Trees, VerticalTrees
 from vesica.models import Bins, TreesModel
 from vesica.models.trees import thresholds_of
@@ -79,6 +81,68 @@ def test_trees_pool_every_guests_columns_in_one_round() -> None:
     script = [(entry.round, entry.sender, entry.receiver, entry.kind) for entry in result.ledger.messages]
     assert script == [(1, f"shop{i}", "bank", "columns") for i in (1, 2, 3)]
     assert result.ledger.payload == 3 * 40 * 3 * 4
+
+
+class PretendedLightGBM:
+    """Stands in for the library where it is not installed, and takes down what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Any] = {}
+
+    def Dataset(self, columns: np.ndarray, labels: np.ndarray, reference: Any = None) -> tuple[int, int]:  # noqa: N802
+        return len(columns), len(labels)
+
+    def early_stopping(self, rounds: int, *, verbose: bool) -> int:
+        return rounds
+
+    def train(self, parameters: Any, train: Any, rounds: int, *, valid_sets: Any, callbacks: Any) -> Any:
+        self.asked = {**parameters, "rows": [train, *valid_sets], "rounds": rounds, "patience": callbacks}
+        text = "the trees"
+        return SimpleNamespace(best_iteration=3, model_to_string=lambda num_iteration: f"{text} {num_iteration}")
+
+
+@pytest.mark.parametrize(("patience", "kept"), [(5, "the trees 3"), (0, "the trees -1")])
+def test_lightgbm_is_asked_for_the_same_settings(patience: int, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretended = PretendedLightGBM()
+    monkeypatch.setitem(sys.modules, "lightgbm", pretended)
+    share = Share(np.zeros((10, 2)), np.arange(10) % 3, np.arange(8), np.arange(8, 10))
+    settings = {"eta": 0.2, "gamma": 0.5, "max_depth": 4, "subsample": 0.9}
+    boosting = Boosting.of(3, parameters=settings, rounds=7, early_stopping_rounds=patience, seed=1)
+    assert boost_leafwise(share, boosting).decode() == kept
+    expected = {"objective": "multiclass", "num_class": 3, "eta": 0.2, "min_gain_to_split": 0.5, "max_depth": 4}
+    expected |= {"subsample": 0.9, "bagging_freq": 1, "seed": 1, "rounds": 7, "rows": [(8, 8), (2, 2)]}
+    assert expected.items() <= pretended.asked.items()
+    assert pretended.asked["patience"] == ([patience] if patience else [])
+    assert not {"gamma", "eval_metric", "tree_method"} & set(pretended.asked)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_lightgbm_learns_from_all_columns_in_one_place(task: Any, tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install 'vesica[trees]'")
+    federation = small_federation(task=task, rows=500, keep=300)
+    method = Trees(library="lightgbm", rounds=30, eta=0.1, min_child_weight=1e-3, reg_lambda=0.0)
+    result, again = (fit(method, federation, out=tmp_path / name) for name in ("one", "two"))
+    assert result.metrics == again.metrics
+    assert [entry.kind for entry in result.ledger.messages] == ["columns"]
+    if task == "regression":
+        assert (result.metrics["rmse"] or 9) < 0.9 * float(np.std(federation.label))
+    else:
+        assert (result.metrics["auc"] or 0) > 0.75
+    other = TreesModel.from_spec(head_of(result).spec())
+    other.load_state_dict(head_of(result).state_dict())
+    parts = [torch.randn(9, 3), torch.randn(9, 3)]
+    assert torch.equal(other(parts), head_of(result)(parts))
+
+
+def test_without_lightgbm_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    with pytest.raises(InputError, match=r"library=lightgbm needs LightGBM.*pip install 'vesica\[trees\]'"):
+        fit(Trees(library="lightgbm"), small_federation())
+
+
+def test_a_library_nobody_knows_is_refused() -> None:
+    with pytest.raises(InputError, match="field 'library' of method 'trees' is 'catboost'"):
+        fit(Trees(library="catboost"), small_federation())  # type: ignore[arg-type]
 
 
 def test_a_host_with_labels_only_has_no_local_trees() -> None:
@@ -267,6 +331,53 @@ fit(VerticalTrees(rounds=2000, early_stopping_rounds=0), small_federation())
 def test_a_budget_that_could_not_be_kept_is_refused(budget: Budget) -> None:
     with pytest.raises(InputError, match="cannot be held to --max-rounds or --max-bytes"):
         fit(VerticalTrees(rounds=3), small_federation(), budget=budget)
+
+
+def of_every_length(method: VerticalTrees, federation: Federation) -> list[Result]:
+    """Runs with one round of boosting, with two, and so on."""
+    return [fit(replace(method, rounds=rounds), federation) for rounds in range(1, method.rounds + 1)]
+
+
+@pytest.mark.parametrize("early_stopping_rounds", [0, 20])
+def test_a_run_stopped_at_bytes_is_the_longest_one_that_fits_into_them(early_stopping_rounds: int) -> None:
+    federation = small_federation(rows=300, keep=200, guests=2)
+    method = VerticalTrees(rounds=4, early_stopping_rounds=early_stopping_rounds)
+    runs = of_every_length(method, federation)
+    sizes = [run.ledger.wire for run in runs]
+    assert sizes == sorted(set(sizes))
+    for limit, rounds in ((sizes[1], 2), (sizes[2] - 1, 2), (sizes[2], 3)):
+        stopped, whole = fit(method, federation, stop_at_bytes=limit), runs[rounds - 1]
+        assert stopped.ledger.wire <= limit
+        assert stopped.ledger.messages == whole.ledger.messages
+        assert (stopped.metrics, trees_in(stopped)) == (whole.metrics, trees_in(whole))
+        assert f"stopped after {rounds} rounds of boosting" in stopped.statements[-1]
+        assert f"would have come to {sizes[rounds]:,}." in stopped.statements[-1]
+        assert f"({stopped.ledger.wire:,} bytes)" in stopped.statements[0]
+        assert stopped.title == f"vertical-trees, at most {limit:,} bytes"
+
+
+def test_the_best_of_the_trees_that_fit_is_kept_though_a_dropped_one_was_better() -> None:
+    """On these rows every tree is better than the one before it, on validation rows too."""
+    federation = small_federation(rows=300, keep=200)
+    method = VerticalTrees(rounds=3, eta=0.05)
+    *_, whole = of_every_length(method, federation)
+    assert trees_in(whole) == 3
+    assert trees_in(fit(method, federation, stop_at_bytes=whole.ledger.wire - 1)) == 2
+
+
+def test_a_number_of_bytes_that_is_never_reached_changes_nothing(grown: Result) -> None:
+    limited = fit(VerticalTrees(rounds=3), small_federation(guests=2), stop_at_bytes=10**9)
+    assert limited.ledger.messages == grown.ledger.messages
+    assert (limited.metrics, len(limited.statements)) == (grown.metrics, 3)
+    assert head_of(limited).trees == head_of(grown).trees
+
+
+def test_where_not_even_one_tree_fits_the_run_is_refused() -> None:
+    one = fit(VerticalTrees(rounds=1), small_federation()).ledger.wire
+    assert fit(VerticalTrees(), small_federation(), stop_at_bytes=one).ledger.wire == one
+    sentence = rf"not even one tree fits into --stop-at-bytes {one - 1:,}: .* would come to {one:,}; raise it"
+    with pytest.raises(InputError, match=sentence):
+        fit(VerticalTrees(), small_federation(), stop_at_bytes=one - 1)
 
 
 def test_an_xgboost_without_federated_training_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,6 +164,12 @@ def test_settings_that_cannot_be_are_refused_in_one_sentence(settings: dict[str,
     assert str(refusal.value) == reason
 
 
+@pytest.mark.parametrize("settings", [{"tau": "0"}, {"corruption": "1.2"}])
+def test_the_guests_half_alone_is_refused_by_its_own_name(settings: dict[str, str]) -> None:
+    with pytest.raises(InputError, match=f"^{next(iter(settings))} of vflhlp-p is"):
+        make_method("vflhlp-p", settings)
+
+
 def test_with_few_aligned_rows_of_real_clicks_it_is_better_than_split_nn(data_dir: Path) -> None:
     """Both halves and both starts: 250 aligned rows, of parties that have 3,000 each, on rows held out."""
     from vesica.data.rows import hold_out

@@ -9,6 +9,7 @@ import torch
 import xgboost
 
 from vesica.errors import InputError
+from vesica.learning.boosting import Boosting, Share, boost_leafwise
 from vesica.models import Bins, TreesModel
 from vesica.models.trees import over_bins, thresholds_of
 from vesica.schema import ImageSchema, TableSchema
@@ -73,6 +74,39 @@ def test_the_outputs_are_what_xgboost_predicts(columns: np.ndarray, objective: s
     assert ours.shape == (300, outputs)
     chances = ours[:, 0] if outputs == 1 else ours.softmax(dim=1)
     torch.testing.assert_close(chances[:, 1] if outputs == 2 else chances, theirs)
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 3])
+def test_the_outputs_are_what_lightgbm_predicts(columns: np.ndarray, outputs: int) -> None:
+    lightgbm = pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install 'vesica[trees]'")
+    label = columns.sum(axis=1) if outputs == 1 else np.digitize(columns[:, 0], np.linspace(-0.5, 0.5, outputs - 1))
+    parameters = {"eta": 0.1, "gamma": 0.0, "subsample": 0.8}
+    boosting = Boosting.of(outputs, parameters=parameters, rounds=12, early_stopping_rounds=5, seed=1)
+    trees = boost_leafwise(Share(columns, label, np.arange(250), np.arange(250, 300)), boosting)
+    head = TreesModel({"bank": TableSchema(4)}, outputs, library="lightgbm").plant(trees)
+    again = TreesModel.from_spec(json.loads(json.dumps(head.spec())))
+    again.load_state_dict(head.state_dict())
+    ours = again([torch.from_numpy(columns)])
+    assert (ours.shape, ours.dtype) == ((300, outputs), torch.float32)
+    theirs = torch.from_numpy(lightgbm.Booster(model_str=trees.decode()).predict(columns)).float()
+    chances = ours[:, 0] if outputs == 1 else ours.softmax(dim=1)
+    torch.testing.assert_close(chances[:, 1] if outputs == 2 else chances, theirs)
+    if outputs > 1:
+        assert (ours.argmax(dim=1).numpy() == label).mean() > 0.9
+
+
+def test_lightgbm_stops_where_the_validation_rows_say_and_keeps_the_best(columns: np.ndarray) -> None:
+    lightgbm = pytest.importorskip("lightgbm", reason="LightGBM is not installed: pip install 'vesica[trees]'")
+    label = np.random.default_rng(1).integers(0, 2, 300)  # nothing to learn
+    share = Share(columns, label, np.arange(250), np.arange(250, 300))
+    trees = {
+        patience: boost_leafwise(
+            share, Boosting.of(2, parameters={"gamma": 0.0}, rounds=40, early_stopping_rounds=patience, seed=1)
+        )
+        for patience in (3, 0)
+    }
+    grown = {patience: lightgbm.Booster(model_str=some.decode()).num_trees() for patience, some in trees.items()}
+    assert grown[3] < 20 < grown[0] == 40
 
 
 def test_a_head_and_bins_come_back_from_their_state_as_they_were(columns: np.ndarray) -> None:

@@ -51,6 +51,22 @@ def test_parties_that_mean_the_same_agree_and_draw_the_same_public_numbers() -> 
     assert len(talk.ledger("bank").entries) == 2
 
 
+FEWER = ((torch.tensor([0, 2]), torch.tensor([2])), (torch.tensor([0]), torch.tensor([0])))
+
+
+def test_a_guest_is_told_which_rows_are_meant_where_fewer_labels_are_learned_from_as_well() -> None:
+    proposed = replace(proposal(), fewer=FEWER)
+    accepted = agree(proposed, TERMS)[0]["shop"]
+    assert [[part.tolist() for part in pair] for pair in accepted.fewer] == [[[0, 2], [2]], [[0], [0]]]
+    assert accepted.digest == proposed.digest
+    assert len({proposed.digest, proposal().digest, replace(proposal(), fewer=FEWER[:1]).digest}) == 3
+
+
+def test_rows_beyond_the_aligned_ones_are_refused_among_fewer_labels_too() -> None:
+    with pytest.raises(AgreementError, match="speaks of rows beyond the 3 aligned ones"):
+        agree(replace(proposal(), fewer=((torch.tensor([3]), torch.tensor([3])),)), TERMS)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

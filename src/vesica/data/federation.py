@@ -32,6 +32,7 @@ class PartyData:
     scale: Scale = "quantile"  # numbers by their rank, as normal scores; or "standard", "minmax"
     encoder: str | None = None  # None: one that fits the data
     dim: int | None = None
+    elsewhere: bool = False  # at another organisation: of its table only the ids that all parties have are known
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -42,18 +43,23 @@ class PartyData:
     @property
     def has_features(self) -> bool:
         ignored = {column for column, kind in self.kinds.items() if kind == "ignore"}
-        return self.table.image is not None or bool(set(self.table.columns) - ignored)
+        return self.elsewhere or self.table.image is not None or bool(set(self.table.columns) - ignored)
 
 
 @dataclass(frozen=True)
 class TestRows:
-    """Which of the common labelled rows are for testing: a fraction, or these ids."""
+    """Which of the common labelled rows are for testing: a fraction, or these ids.
+
+    With `groups`, one for each of the host's rows, a fraction is drawn of whole groups: rows that are alike, such as
+    those of one patient, are never trained on and tested with.
+    """
 
     __test__ = False  # its name is no invitation to pytest
 
     fraction: float = 0.2
     ids: Array | None = None
     seed: int = 0
+    groups: Array | None = None  # (rows of the host,)
 
     def __post_init__(self) -> None:
         if self.ids is None and not 0 < self.fraction < 1:
@@ -118,6 +124,11 @@ class Federation:
         if not 1 <= len(self.guests) <= MOST_GUESTS:
             raise InputError(f"there are {len(self.guests)} guests: a federation has 1 to {MOST_GUESTS}")
         refuse_same_names(self.parties)
+        if self.test.groups is not None and len(self.test.groups) != len(self.host.table):
+            raise InputError(
+                f"'{self.host.name}' has {len(self.host.table)} rows and {len(self.test.groups)} groups to test by: "
+                "give one for each row"
+            )
         for guest in self.guests:
             if not guest.has_features:
                 raise InputError(f"guest '{guest.name}' has no column to learn from: a guest brings features")
@@ -169,7 +180,7 @@ class Federation:
         """From a federation.toml; the paths in it are relative to it."""
         file = FederationFile(Path(path))
         values, test, overlap = file.section("host"), file.section("test"), file.section("overlap")
-        host = _read_party(file, values, "host")
+        host = read_party(file, values, "host")
         table, label = take_label(host.table, file.need(values, "label", "host"), party=host.name)
         task = str(file.values.get("task", "classification"))
         seed = int(test.get("seed", 0))
@@ -177,7 +188,7 @@ class Federation:
         return cls(
             replace(host, table=table),
             label,
-            tuple(_read_party(file, guest, "guest") for guest in file.guests),
+            tuple(read_party(file, guest, "guest") for guest in file.guests),
             task=task,
             metric=str(file.values.get("metric") or default_metric(task, label)),
             labels=str(values.get("labels", "aligned")),
@@ -191,17 +202,17 @@ class Federation:
 def read_new_rows(path: Path) -> dict[str, Table]:
     """The parties' tables of rows to predict; no label is needed, and one that is there is not looked at."""
     file = FederationFile(path)
-    parties = [_read_party(file, guest, "guest") for guest in file.guests]
+    parties = [read_party(file, guest, "guest") for guest in file.guests]
     values = file.section("host")
     if values:  # a host with labels only has nothing to bring
-        host = _read_party(file, values, "host")
+        host = read_party(file, values, "host")
         columns = [name for name in host.table.columns if name != values.get("label")]
         parties.insert(0, replace(host, table=host.table.only(columns)))
     refuse_same_names(parties)
     return {party.name: party.table for party in parties}
 
 
-def _read_party(file: FederationFile, values: Mapping[str, Any], section: str) -> PartyData:
+def read_party(file: FederationFile, values: Mapping[str, Any], section: str) -> PartyData:
     """One party with its table, which lies beside the file."""
     name, table, id = (file.need(values, key, section) for key in ("name", "table", "id"))
     return PartyData(

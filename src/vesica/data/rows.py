@@ -58,15 +58,18 @@ def split_rows(federation: Federation) -> Split:
     classes, label, has_label = _read_label(federation)
     of_host = rows[federation.host.name]
 
-    test = _draw_test(federation, ids, has_label[of_host])
+    test = _draw_test(federation, ids, of_host, has_label)
     rest = np.setdiff1d(np.arange(len(ids)), test)
     random = np.random.default_rng([federation.overlap.seed, 1])
-    aligned = _draw(random, rest, federation.overlap.keep, setting="overlap")
+    aligned = _draw_aligned(random, rest, federation.overlap.keep)
     labelled = np.flatnonzero(has_label[of_host[aligned]])
-    labelled = _draw(random, labelled, federation.labelled, setting="labelled")
+    draws = random
+    if federation.labelled is not None:
+        labelled = _draw_labelled(federation, rest, aligned, labelled)
+        draws = np.random.default_rng([federation.overlap.seed, 3])
     numbers = label[of_host[aligned[labelled]]]
     _check_enough(federation, classes, numbers)
-    validation = labelled[_draw_validation(random, numbers, stratified=bool(classes))]
+    validation = labelled[_draw_validation(draws, numbers, stratified=bool(classes))]
 
     unaligned = _share_out(federation, np.setdiff1d(rest, aligned), random)
     parties = {
@@ -87,6 +90,7 @@ def split_rows(federation: Federation) -> Split:
 def hold_out(federation: Federation, *, fraction: float = 0.2, seed: int = 0) -> Federation:
     """The federation as if its test rows were unknown, with others drawn in their stead: to choose settings on.
 
+    Where its test rows are whole groups, these are too.
     It has a name of its own, so that its figures never stand for those on test rows.
     """
     hidden = set(split_rows(federation).test_ids.tolist())
@@ -97,7 +101,8 @@ def hold_out(federation: Federation, *, fraction: float = 0.2, seed: int = 0) ->
     host, *guests = (replace(party, table=party.table.take(kept[party.name])) for party in federation.parties)
     assert federation.label is not None  # or it would have no test rows
     label = federation.label[kept[host.name]]
-    test, name = TestRows(fraction, seed=seed), f"{federation.name} (hold-out)"
+    groups = None if federation.test.groups is None else federation.test.groups[kept[host.name]]
+    test, name = TestRows(fraction, seed=seed, groups=groups), f"{federation.name} (hold-out)"
     return replace(federation, host=host, label=label, guests=tuple(guests), test=test, name=name)
 
 
@@ -153,9 +158,9 @@ def _read_label(federation: Federation) -> tuple[tuple[str, ...], Array, Array]:
     return classes, class_numbers(label, classes), has_label
 
 
-def _draw_test(federation: Federation, ids: Array, has_label: Array) -> Array:
+def _draw_test(federation: Federation, ids: Array, of_host: Array, has_label: Array) -> Array:
     """The test rows, as positions in the common ids, from those with a label."""
-    candidates = np.flatnonzero(has_label)
+    candidates = np.flatnonzero(has_label[of_host])
     if not len(candidates):
         raise InputError(f"none of the {len(ids)} common rows has a label at '{federation.host.name}'")
     if federation.test.ids is not None:
@@ -170,7 +175,11 @@ def _draw_test(federation: Federation, ids: Array, has_label: Array) -> Array:
     else:
         random = np.random.default_rng([federation.test.seed, 0])
         count = round(len(candidates) * federation.test.fraction)
-        test = np.sort(random.permutation(candidates)[:count])
+        groups = federation.test.groups
+        if groups is None:
+            test = np.sort(random.permutation(candidates)[:count])
+        else:
+            test = candidates[_draw_groups(random, groups[of_host[candidates]], count)]
     if not len(test):
         raise InputError(
             f"no test row is left of {len(candidates)} common labelled rows: "
@@ -179,13 +188,37 @@ def _draw_test(federation: Federation, ids: Array, has_label: Array) -> Array:
     return test
 
 
-def _draw(random: np.random.Generator, rows: Array, keep: int | None, *, setting: str) -> Array:
+def _draw_groups(random: np.random.Generator, groups: Array, count: int) -> Array:
+    """Where the rows of so many groups are that they come to `count` rows, or just above."""
+    found, sizes = np.unique(groups, return_counts=True)
+    order = random.permutation(len(found))
+    before = np.cumsum(sizes[order]) - sizes[order]
+    return np.isin(groups, found[order[before < count]])
+
+
+def _draw_aligned(random: np.random.Generator, rows: Array, keep: int | None) -> Array:
     """Keep so many of the rows, in their order."""
     if keep is None:
         return rows
+    _check_keep(keep, rows, setting="overlap")
+    return np.sort(random.permutation(rows)[:keep])
+
+
+def _check_keep(keep: int, rows: Array, *, setting: str) -> None:
     if keep > len(rows):
         raise InputError(f"[{setting}] keep is {keep} and there are only {len(rows)} such rows outside the test rows")
-    return np.sort(random.permutation(rows)[:keep])
+
+
+def _draw_labelled(federation: Federation, rest: Array, aligned: Array, labelled: Array) -> Array:
+    """The first of the labelled rows, as positions in the aligned ones, in the order that these were drawn in.
+
+    So fewer are some of more, and they are the same ones whether fewer or more rows are aligned.
+    """
+    keep = federation.labelled
+    assert keep is not None
+    _check_keep(keep, labelled, setting="labelled")
+    order = np.random.default_rng([federation.overlap.seed, 1]).permutation(rest)
+    return np.flatnonzero(np.isin(aligned, order[np.isin(order, aligned[labelled])][:keep]))
 
 
 def _check_enough(federation: Federation, classes: tuple[str, ...], numbers: Array) -> None:

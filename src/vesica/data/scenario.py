@@ -238,7 +238,7 @@ def federate(
         task=data.task,
         metric=data.metric,
         labels=labels,
-        test=TestRows() if data.test is None else TestRows(ids=ids[data.test]),
+        test=TestRows(ids=None if data.test is None else ids[data.test], groups=data.groups),
         overlap=overlap,
         labelled=labelled,
         name=name or data.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,6 +47,17 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells these rows from any others."""
+        digest = hashlib.sha256("\n".join(map(repr, self.ids.tolist())).encode())
+        for name, column in self.columns.items():
+            values, words = (column.codes, column.values) if isinstance(column, Text) else (column, ())
+            digest.update(repr((name, values.dtype.str, words)).encode() + np.ascontiguousarray(values).tobytes())
+        if self.image is not None:
+            digest.update(repr(self.image.shape).encode() + np.ascontiguousarray(self.image).tobytes())
+        return digest.hexdigest()
 
     def take(self, rows: Array) -> Table:
         """The given rows, by position, in that order."""

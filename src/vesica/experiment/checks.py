@@ -14,6 +14,7 @@ from vesica.protocol.message import WIRES
 
 DEVICES = ("cpu", "cuda")
 SIMULATION = "in-process"
+COMMANDS = {"nvflare": "vesica nvflare start", "post": "vesica post run"}  # of engines between organisations
 
 
 def check_settings(method: Method, *, wire: str, engine: str, device: str) -> None:
@@ -28,6 +29,12 @@ def check_settings(method: Method, *, wire: str, engine: str, device: str) -> No
         raise InputError(f"there is no device '{device}'{nearest(device, DEVICES)}")
     if device != "cpu" and not torch.cuda.is_available():
         raise InputError(f"device is '{device}' and this machine has no CUDA: use cpu")
+
+
+def check_in_one_place(engine: str) -> None:
+    """Refuse an engine that every party starts for itself."""
+    if engine != SIMULATION:
+        raise InputError(f"with the engine '{engine}' every party runs its own part: use `{COMMANDS[engine]}`")
 
 
 def check_waiting(method: Method, guests: Sequence[str], *, wait: float | None, absent: Sequence[str]) -> None:
@@ -46,6 +53,17 @@ def check_waiting(method: Method, guests: Sequence[str], *, wait: float | None, 
     for name in absent:
         if name not in guests:
             raise InputError(f"--absent names '{name}', who is no guest here{nearest(name, guests)}")
+
+
+def check_label_counts(counts: Sequence[int], *, labelled: int, limited: bool) -> None:
+    """Refuse counts of labelled rows, before all of them, that are not fewer, or that no limit could be meant for."""
+    if counts and counts[-1] >= labelled:
+        raise InputError(f"label_counts has {counts[-1]} and {labelled} rows are labelled: give smaller counts")
+    if counts and limited:
+        raise InputError(
+            "label_counts gives several results of one run, and --max-rounds, --max-bytes and --stop-at-bytes hold for "
+            "one: leave one of the two out"
+        )
 
 
 def check_stop(method: Method, stop_at_bytes: int | None) -> None:

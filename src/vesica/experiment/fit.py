@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from vesica import __version__
 from vesica.data.federation import Federation
 from vesica.data.rows import Split, split_rows
 from vesica.engines import InProcess
-from vesica.experiment.checks import check_settings, check_stop, check_waiting
+from vesica.experiment.account import describe, result_of, said_in, terms_of
+from vesica.experiment.checks import check_in_one_place, check_label_counts, check_settings, check_stop, check_waiting
 from vesica.experiment.folder import RunFolder, write_lines
 from vesica.experiment.result import Result
 from vesica.experiment.seat import Outcome, Seat
-from vesica.methods import Method, config_of, name_of
+from vesica.methods import Method
 from vesica.protocol import Budget, Guest, Host, Ledger, Link
-from vesica.protocol.agreement import Terms, digest_of
+from vesica.protocol.agreement import Terms
 from vesica.protocol.budget import Meter
 from vesica.protocol.journal import Journal
 from vesica.protocol.link import Conversation, Progress, silently
@@ -60,17 +58,16 @@ def fit(
     End-to-end training ends where one more batch would bring the wire bytes of training above `stop_at_bytes`.
     """
     check_settings(method, wire=wire, engine=engine, device=device)
+    check_in_one_place(engine)
     check_waiting(method, [guest.name for guest in federation.guests], wait=wait, absent=absent)
     check_stop(method, stop_at_bytes)
-    split = split_rows(federation)
-    if getattr(method, "hides_labels", False):
-        split = validate_blindly(split, seed=federation.overlap.seed)
+    split, fewer = sort_out(method, federation, limited=budget != Budget() or stop_at_bytes is not None)
     seats = [Seat.take(p, split.parties[p.name], device=torch.device(device)) for p in federation.parties]
     run = describe(
         method,
         federation,
-        split,
         seats,
+        rows=split.fingerprint,
         seed=seed,
         wire=wire,
         wait=wait,
@@ -83,122 +80,29 @@ def fit(
         for talk in talks.values():
             talk.wire, talk.device, talk.progress, talk.wait = wire, torch.device(device), progress, wait
             talk.stop_at_bytes = stop_at_bytes
-        terms = Terms(
-            method=run["method"],
-            config=run["config"],
-            parties=tuple(talks),
-            task=federation.task,
-            metric=federation.metric,
-            wire=wire,
-            aligned=digest_of(split.aligned_ids),
-            test=digest_of(split.test_ids),
-            version=__version__,
-        )
-        outcomes = converse(method, terms, seats, split, talks, seed=seed, absent=absent)
-        seconds = talks[seats[0].name].clock()
-        host = outcomes[seats[0].name]
-        assert host.metrics is not None
-        result = Result(
-            method=run["method"],
-            title=title_of(method, missing=host.missing, stop_at_bytes=stop_at_bytes),
-            data=federation.name,
-            seed=seed,
-            parties=tuple(talks),
-            rows=count_rows(split),
-            metrics=host.metrics,
-            ledger=host.training,
-            scoring=host.scoring,
-            wire=wire,
-            seconds=seconds,
-            config=run["config"],
-            config_hash=run["config_hash"],
-            curve=tuple(talks[seats[0].name].curve),
-            models={name: outcomes[name].model for name in talks},  # the host's first
-            statements=host.statements,
-            privacy=host.privacy,
-            missing=host.missing,
-        )
-        earlier = [with_outcome(result, name, outcome) for name, outcome in host.milestones.items()]
-        result = replace(result, milestones=tuple(earlier))
+        terms = terms_of(run, federation, aligned_ids=split.aligned_ids, test_ids=split.test_ids)
+        outcomes = converse(method, terms, seats, split, talks, fewer=fewer, seed=seed, absent=absent)
+        result = result_of(run, method, split, outcomes, talks[seats[0].name])
         if folder is not None:
             save(folder, result, outcomes, keep_messages=keep_messages)
         return result
+
+
+def sort_out(method: Method, federation: Federation, *, limited: bool) -> tuple[Split, list[Split]]:
+    """The rows, and the same with fewer labels where the method learns from these too; a `limited` run cannot."""
+    split = split_rows(federation)
+    counts = getattr(method, "label_counts", ())
+    check_label_counts(counts, labelled=len(split.labelled), limited=limited)
+    fewer = [split_rows(replace(federation, labelled=count)) for count in counts]
+    if getattr(method, "hides_labels", False):
+        split = validate_blindly(split, seed=federation.overlap.seed)
+    return split, fewer
 
 
 def validate_blindly(split: Split, *, seed: int) -> Split:
     """The same rows, the validation rows drawn without a look at the labels: the agreement tells the guests which."""
     random = np.random.default_rng([seed, 2])
     return replace(split, validation=np.sort(random.permutation(split.labelled)[: len(split.validation)]))
-
-
-def title_of(method: Method, *, missing: Sequence[str], stop_at_bytes: int | None) -> str:
-    """What tables call the result: the method, with what makes another result of it."""
-    stopped = [] if stop_at_bytes is None else [f"at most {stop_at_bytes:,} bytes"]
-    return ", ".join([getattr(method, "title", name_of(method)), *stopped, *(f"without {guest}" for guest in missing)])
-
-
-def with_outcome(result: Result, method: str, outcome: Outcome) -> Result:
-    """What an earlier method reached on the way to this result."""
-    assert outcome.metrics is not None
-    return replace(
-        result,
-        method=method,
-        title=method,
-        metrics=outcome.metrics,
-        ledger=outcome.training,
-        scoring=outcome.scoring,
-        seconds=None,  # it was not run by itself
-        curve=tuple(point for point in result.curve if point["bytes"] <= outcome.training.wire),
-        models={},
-        statements=outcome.statements,
-        privacy=outcome.privacy,
-    )
-
-
-def describe(
-    method: Method,
-    federation: Federation,
-    split: Split,
-    seats: Sequence[Seat],
-    *,
-    seed: int,
-    wire: Wire,
-    wait: float | None = None,
-    absent: Sequence[str] = (),
-    stop_at_bytes: int | None = None,
-) -> dict[str, Any]:
-    """What makes a run this run and no other; it is what a run folder is recognised by."""
-    config = {
-        "method": config_of(method),
-        "task": federation.task,
-        "metric": federation.metric,
-        "labels": federation.labels,
-        "test": {
-            "fraction": None if federation.test.ids is not None else federation.test.fraction,
-            "seed": federation.test.seed,
-        },
-        "overlap": {name: value for name, value in vars(federation.overlap).items() if name != "seed"},
-        "labelled": federation.labelled,
-        "encoders": {seat.name: seat.spec and [seat.spec.name, seat.spec.dim] for seat in seats},
-    }
-    if federation.cut:
-        config["cut"] = dict(federation.cut)
-    if wait is not None:
-        config["late"] = {"wait": wait, "absent": sorted(absent)}
-    if stop_at_bytes is not None:
-        config["stop_at_bytes"] = stop_at_bytes
-    name = name_of(method)
-    return {
-        "method": name,
-        "data": federation.name,
-        "seed": seed,
-        "parties": [seat.name for seat in seats],
-        "wire": wire,
-        "config": config,
-        "config_hash": _digest(name, config, wire),
-        "fingerprints": {seat.name: seat.fingerprint for seat in seats} | {"rows": split.fingerprint},
-        "version": __version__,
-    }
 
 
 def open_talks(
@@ -242,16 +146,17 @@ def converse(
     split: Split,
     talks: Mapping[str, Conversation],
     *,
+    fewer: Sequence[Split] = (),
     seed: int,
     absent: Sequence[str] = (),
 ) -> dict[str, Outcome]:
     """Let all parties run their programs to the end."""
     host, *guests = seats
     links = {guest.name: Link(guest.name, talks[host.name]) for guest in guests}
-    # In simulation the run's name follows from its seed, so that the same seed gives the same batches. Between
-    # organisations it must be drawn from the operating system: a small seed can be found from its digest.
-    run = hashlib.sha256(f"run {seed}".encode()).hexdigest()[:32]
-    programs = {host.name: partial(host.be_host, method, terms, talks[host.name], links, split=split, run=run)}
+    be_host = partial(
+        host.be_host, method, terms, talks[host.name], links, split=split, fewer=fewer, run=run_name(seed)
+    )
+    programs = {host.name: be_host}
     for guest in guests:
         talk = talks[guest.name]
         part = Silent() if guest.name in absent else method
@@ -279,30 +184,23 @@ class Silent:
         raise AssertionError("a host is never absent")
 
 
+def run_name(seed: int) -> str:
+    """In simulation it follows from the run's seed, so that the same seed gives the same batches.
+
+    Between organisations it is drawn from the operating system: a small seed can be found from its digest.
+    """
+    return hashlib.sha256(f"run {seed}".encode()).hexdigest()[:32]
+
+
 def party_seed(party: str, seed: int) -> int:
     """In simulation the parties' seeds come one-way from the run's; no party could tell another's from its own."""
     return int.from_bytes(hashlib.sha256(f"{seed} {party}".encode()).digest()[:8], "little") >> 1
-
-
-def count_rows(split: Split) -> dict[str, Any]:
-    return {
-        "aligned": len(split.aligned_ids),
-        "labelled": len(split.labelled),
-        "validation": len(split.validation),
-        "unaligned": {name: len(rows.unaligned) for name, rows in split.parties.items()},
-        "test": len(split.test_ids),
-    }
 
 
 def save(folder: RunFolder, result: Result, outcomes: Mapping[str, Outcome], *, keep_messages: bool) -> None:
     """Each party's model and ledger into its own folder, then the result."""
     for name, outcome in outcomes.items():
         outcome.model.save(folder.party(name))
-        ledgers = [outcome.training, outcome.scoring, *(earlier.scoring for earlier in outcome.milestones.values())]
-        write_lines(folder.party(name) / "ledger.jsonl", [line for ledger in ledgers for line in ledger.to_json()])
+        write_lines(folder.party(name) / "ledger.jsonl", said_in(outcome))
     write_lines(folder.party(result.parties[0]) / "curve.jsonl", result.curve)
     folder.finish(result.to_json(), drop_journals_of=() if keep_messages else result.parties)
-
-
-def _digest(*values: Any) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]

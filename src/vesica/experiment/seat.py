@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,6 +39,7 @@ class Outcome:
     statements: tuple[str, ...] = ()  # the host's
     privacy: Spent | None = None  # the host's
     missing: tuple[str, ...] = ()  # the guests the host left out
+    reached: Milestone | None = None  # where it is one
     milestones: Mapping[str, Outcome] = field(default_factory=dict)
 
 
@@ -100,7 +101,7 @@ class Seat:
             begin_scoring(talk)
             me.encoder = milestone.encoder
             answer(me, me.rows.test)
-            earlier[name] = Outcome(model, self._ledger(me, milestone), talk.ledger)
+            earlier[name] = Outcome(model, self._ledger(me, milestone), talk.ledger, reached=milestone)
         return Outcome(model, training, scoring, milestones=earlier)
 
     def be_host(
@@ -111,11 +112,12 @@ class Seat:
         links: Mapping[str, Link],
         *,
         split: Split,
+        fewer: Sequence[Split],
         run: str,
     ) -> Outcome:
         task, labels = prepare_labels(terms, split)
-        positions = torch.from_numpy(split.labelled), torch.from_numpy(split.validation)
-        agreement = Agreement(terms, run, task, *positions)
+        positions, *others = ((torch.from_numpy(s.labelled), torch.from_numpy(s.validation)) for s in (split, *fewer))
+        agreement = Agreement(terms, run, task, *positions, tuple(others))
         own = {} if self.spec is None else {self.name: self.spec.dim}
         me = Host(
             self.name,
@@ -141,15 +143,19 @@ class Seat:
             me.encoder, me.head = milestone.encoder, milestone.head
             values = score(task, predict(me, me.rows.test), me.labels[me.rows.test])
             then = self._ledger(me, milestone)
-            earlier[name] = Outcome(model, then, talk.ledger, values, tuple(milestone.statements), talk.privacy)
+            earlier[name] = Outcome(
+                model, then, talk.ledger, values, tuple(milestone.statements), talk.privacy, reached=milestone
+            )
         said = tuple(talk.statements)
-        return Outcome(model, training, scoring, metrics, said, talk.privacy, me.missing, earlier)
+        return Outcome(model, training, scoring, metrics, said, talk.privacy, me.missing, milestones=earlier)
 
     def _sort(self, agreement: Agreement) -> Rows:
         """This party's rows, now that it is agreed which aligned ones are labelled and which validate."""
         aligned = self._tensor(self.rows.aligned)
         labelled, validation = aligned[agreement.labelled], aligned[agreement.validation]
-        return Rows(aligned, self._tensor(self.rows.unaligned), self._tensor(self.rows.test), labelled, validation)
+        rows = Rows(aligned, self._tensor(self.rows.unaligned), self._tensor(self.rows.test), labelled, validation)
+        fewer = [replace(rows, labelled=aligned[some], validation=aligned[held]) for some, held in agreement.fewer]
+        return replace(rows, fewer=tuple(fewer))
 
     def _tensor(self, rows: np.ndarray[Any, Any]) -> Tensor:
         return torch.from_numpy(rows).to(self.inputs.device)

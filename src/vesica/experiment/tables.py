@@ -7,17 +7,18 @@ import re
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vesica.errors import InputError
+from vesica.experiment.overview import Entry, entries
 from vesica.experiment.published import METRICS, Published, figures_for, read_published
 from vesica.experiment.reach import Reach, reaches
 
 _BLOCK = re.compile(
-    r"(?P<begin><!-- (?P<kind>table|bytes to reach): (?P<file>\S+)( published: (?P<published>\S+))? -->\n)"
-    r".*?(?P<end><!-- end of table -->)",
+    r"(?P<begin><!-- (?P<kind>table|bytes to reach|by overlap|picture): (?P<file>\S+)"
+    r"( published: (?P<published>\S+))? -->\n).*?(?P<end><!-- end of (table|picture) -->)",
     re.DOTALL,
 )
 
@@ -31,16 +32,26 @@ Line = Mapping[str, Any]  # of results/*.jsonl
 
 def refresh(document: Path) -> str:
     """The document with each table computed anew from the results it names."""
+    return _BLOCK.sub(
+        lambda block: block["begin"] + contents(document.parent, block) + block["end"], document.read_text()
+    )
 
-    def fill(block: re.Match[str]) -> str:
-        lines = read_lines(document.parent / block["file"])
-        if block["kind"] == "bytes to reach":
-            return block["begin"] + markdown(*bytes_to_reach(lines)) + block["end"]
-        tables = {line["table"] for line in lines if "table" in line}
-        published = read_published(document.parent / block["published"], tables=tables) if block["published"] else None
-        return block["begin"] + markdown(*summarise(lines, published)) + block["end"]
 
-    return _BLOCK.sub(fill, document.read_text())
+def contents(folder: Path, block: re.Match[str]) -> str:
+    """What stands between a block's begin and end; the overview may be written before it is run."""
+    file, kind = folder / block["file"], block["kind"]
+    if kind in ("by overlap", "picture") and not file.exists():
+        return "Not run yet.\n"
+    if kind == "picture":
+        return f"![Metric against bytes]({block['file']})\n"
+    lines = read_lines(file)
+    if kind == "by overlap":
+        return markdown(*by_overlap(lines))
+    if kind == "bytes to reach":
+        return markdown(*bytes_to_reach(lines))
+    tables = {line["table"] for line in lines if "table" in line}
+    published = read_published(folder / block["published"], tables=tables) if block["published"] else None
+    return markdown(*summarise(lines, published))
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -140,6 +151,25 @@ def costs_of(runs: Sequence[Line]) -> dict[str, str]:
         "seconds": spread([run["seconds"] for run in runs], digits=1),
         "seeds": str(len(runs)),
     }
+
+
+def by_overlap(lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
+    """A row for each method: its metric and what it costs, for each number of aligned rows."""
+    found = entries(lines)
+    if len({entry.data for entry in found}) != 1:
+        raise InputError("a table by overlap is of one data set: give the results of each a file of its own")
+    parts: dict[str, Callable[[Entry], str]] = {
+        found[0].metric: lambda entry: spread(entry.values, digits=4),
+        "rounds": lambda entry: f"{entry.rounds:,.0f}",
+        "messages": lambda entry: f"{entry.messages:,.0f}",
+        "MB": lambda entry: f"{entry.sent / 1e6:,.2f}",
+    }
+    columns = [(part, aligned) for part in parts for aligned in sorted({entry.aligned for entry in found})]
+    rows: dict[str, dict[tuple[str, int], str]] = defaultdict(dict)
+    for entry in found:
+        rows[entry.title] |= {(part, entry.aligned): words(entry) for part, words in parts.items()}
+    heads = ["method", *(f"{part}, {aligned:,}" for part, aligned in columns)]
+    return heads, [[title, *(row.get(column, "–") for column in columns)] for title, row in rows.items()]
 
 
 def bytes_to_reach(lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ Array = NDArray[Any]
 class Boosting:
     """How to boost, ready for JSON."""
 
-    parameters: dict[str, Any]  # XGBoost's
+    parameters: dict[str, Any]  # XGBoost's, most of which LightGBM knows by the same names
     rounds: int
     early_stopping_rounds: int  # 0: never
 
@@ -40,10 +41,13 @@ class Share:
     validation: Array
 
 
-def boost(share: Share, boosting: Boosting, *, vertical: bool = False) -> bytes:
+def boost(
+    share: Share, boosting: Boosting, *, vertical: bool = False, go_on: Callable[[], bool] | None = None
+) -> bytes:
     """Train, stop where the validation rows have had no better loss for a while, and keep the best: XGBoost's JSON.
 
-    `vertical`: the other columns are at other parties, which do the same at the same time.
+    `vertical`: the other columns are at other parties, which do the same at the same time. After every tree `go_on` is
+    asked; where the answer is no, that tree is dropped and was the last.
     """
     import xgboost
 
@@ -51,14 +55,66 @@ def boost(share: Share, boosting: Boosting, *, vertical: bool = False) -> bytes:
         labels = None if share.labels is None else share.labels[rows]
         return xgboost.DMatrix(share.columns[rows], labels, data_split_mode=int(vertical))
 
+    asked: list[bool] = []
+    seen: dict[str, dict[str, list[float]]] = {}
     booster = xgboost.train(
         boosting.parameters,
         matrix(share.train),
         boosting.rounds,
         evals=[(matrix(share.validation), "validation")],
         early_stopping_rounds=boosting.early_stopping_rounds or None,
+        evals_result=seen,
         verbose_eval=False,
+        callbacks=[] if go_on is None else [ask_after_every_tree(go_on, asked)],
     )
-    if boosting.early_stopping_rounds and boosting.rounds:
-        booster = booster[: booster.best_iteration + 1]
-    return bytes(booster.save_raw("json"))
+    trees = booster.num_boosted_rounds() - asked.count(False)
+    if boosting.early_stopping_rounds and trees:
+        losses = seen["validation"][boosting.parameters["eval_metric"]][:trees]
+        trees = losses.index(min(losses)) + 1
+    kept = booster[:trees] if trees < booster.num_boosted_rounds() else booster
+    return bytes(kept.save_raw("json"))
+
+
+_XGBOOST_ALONE = ("eval_metric", "tree_method", "gamma")
+_LIGHTGBM = {"reg:squarederror": "regression", "binary:logistic": "binary", "multi:softprob": "multiclass"}
+
+
+def boost_leafwise(share: Share, boosting: Boosting) -> bytes:
+    """The same with LightGBM, whose trees grow leaf by leaf, to 31 of them: its text."""
+    import lightgbm
+
+    assert share.labels is not None
+    parameters = {
+        **{name: value for name, value in boosting.parameters.items() if name not in _XGBOOST_ALONE},
+        "objective": _LIGHTGBM[boosting.parameters["objective"]],
+        "min_gain_to_split": boosting.parameters["gamma"],
+        "bagging_freq": 1,  # without which no row is left out
+        "num_threads": 1,
+        "deterministic": True,
+        "force_row_wise": True,  # which otherwise follows from a measurement of time
+        "verbosity": -1,
+    }
+    train = lightgbm.Dataset(share.columns[share.train], share.labels[share.train])
+    validation = lightgbm.Dataset(share.columns[share.validation], share.labels[share.validation], reference=train)
+    patience = boosting.early_stopping_rounds
+    booster = lightgbm.train(
+        parameters,
+        train,
+        boosting.rounds,
+        valid_sets=[validation],
+        callbacks=[lightgbm.early_stopping(patience, verbose=False)] if patience else [],
+    )
+    text: str = booster.model_to_string(num_iteration=booster.best_iteration if patience else -1)
+    return text.encode()
+
+
+def ask_after_every_tree(go_on: Callable[[], bool], asked: list[bool]) -> Any:
+    """A callback of XGBoost's, which takes the answers down."""
+    from xgboost.callback import TrainingCallback
+
+    class Asking(TrainingCallback):
+        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+            asked.append(go_on())
+            return not asked[-1]
+
+    return Asking()

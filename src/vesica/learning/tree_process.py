@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import threading
+from queue import SimpleQueue
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy as np
 from vesica.learning.boosting import Boosting, Share, boost
 
 _SERVER_TIMEOUT = 86_400  # seconds; the parent ends it long before
+GROWN = b"\n"  # what a process says after every tree, before its answer, if it is to wait then for one of these words
+GO_ON, NO_MORE = b"+", b"-"
 
 
 def pack(share: Share, about: dict[str, Any]) -> bytes:
@@ -47,21 +50,32 @@ def train(answer: BinaryIO) -> None:
     from xgboost.collective import CommunicatorContext
 
     share, about = unpack(sys.stdin.buffer)
-    leave_with_parent()
+    words = listen()
+
+    def go_on() -> bool:
+        answer.write(GROWN)
+        answer.flush()
+        return words.get() == GO_ON
+
     with CommunicatorContext(dmlc_communicator="federated", **about["federation"]):
-        trees = boost(share, Boosting(**about["boosting"]), vertical=True)
+        trees = boost(
+            share, Boosting(**about["boosting"]), vertical=True, go_on=go_on if about["tree_by_tree"] else None
+        )
     answer.write(trees)
     answer.flush()
 
 
-def leave_with_parent() -> None:
-    """The parent keeps our standard input open; when it is gone, so are we."""
+def listen() -> SimpleQueue[bytes]:
+    """The words of the parent, which keeps our standard input open; when it is gone, so are we."""
+    words: SimpleQueue[bytes] = SimpleQueue()
 
     def wait() -> None:
-        sys.stdin.buffer.read()
+        while word := sys.stdin.buffer.read(1):
+            words.put(word)
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
+    return words
 
 
 def main(role: str, parties: int) -> None:
@@ -69,7 +83,7 @@ def main(role: str, parties: int) -> None:
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever XGBoost prints is no answer
     if role == "serve":
-        leave_with_parent()
+        listen()
         serve(parties, answer)
     else:
         train(answer)

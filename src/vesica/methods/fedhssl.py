@@ -14,7 +14,7 @@ from vesica.errors import InputError
 from vesica.learning.towers import CrossTower
 from vesica.learning.training import batches
 from vesica.methods import fedhssl_claims as claims
-from vesica.methods.pretrained import Pretrained, Pretraining, swap
+from vesica.methods.pretrained import Pretrained, Pretraining, Received, check_ema, give, swap, take
 from vesica.models import MeanEncoder
 from vesica.privacy import isotropic_noise
 from vesica.protocol import Host
@@ -27,11 +27,12 @@ class FedCSSL(Pretrained):
 
     Projections go both ways between the host and each guest, and no gradients. `local_updates` are made on the same
     received ones (Fig. 7). With exchange="epoch" those of all rows cross at once, and a party waits for the others
-    once an epoch only (towards appendix D, which does not wait at all).
+    once an epoch. With "late" it goes on with those of the epoch before (appendix D), and waits for nobody who has
+    begun the same epoch.
     """
 
     local_updates: int = 1
-    exchange: Literal["batch", "epoch"] = "batch"
+    exchange: Literal["batch", "epoch", "late"] = "batch"
     iso_representations: float = 0.0  # lambda_p: noise on what the host gives in pre-training, likewise
 
     def prepare(self, me: Party) -> Pretraining:
@@ -45,26 +46,51 @@ class FedCSSL(Pretrained):
     def epoch(self, me: Party, held: Pretraining, epoch: int) -> None:
         assert held.cross is not None
         held.cross.begin(self.share_of(epoch))
-        order = me.public_random(f"aligned rows of epoch {epoch}")
-        rows = [me.rows.aligned[batch] for batch in batches(len(me.rows.aligned), self.batch_size, generator=order)]
+        if self.exchange == "late":
+            self.cross_party_late(me, held.cross, held.received, epoch)
+            return
+        rows = self.batches_of(me, epoch)
         for number, together in enumerate([rows] if self.exchange == "epoch" else [[some] for some in rows]):
             self.cross_party(me, held.cross, [me.inputs[some] for some in together], host_first=number % 2 == 1)
+
+    def batches_of(self, me: Party, epoch: int) -> list[Tensor]:
+        """The aligned rows, in an order that every party draws alike."""
+        order = me.public_random(f"aligned rows of epoch {epoch}")
+        return [me.rows.aligned[batch] for batch in batches(len(me.rows.aligned), self.batch_size, generator=order)]
+
+    def cross_party_late(self, me: Party, cross: CrossTower, received: Received, epoch: int) -> None:
+        """Give this epoch's projections, learn from the last one's on its rows, and take this one's for the next."""
+        last = epoch + 1 == self.pretrain_epochs
+        given = [] if last else self.shown(me, cross, [me.inputs[some] for some in self.batches_of(me, epoch)])
+        give(me, given)
+        before = self.batches_of(me, epoch - 1) if received else []
+        for _ in range(self.local_updates):
+            for some, theirs in zip(before, received, strict=True):
+                cross.learn(cross.project(me.inputs[some]), [other.to(me.device) for other in theirs])
+        received[:] = take(me, given)
+
+    @torch.no_grad()
+    def shown(self, me: Party, cross: CrossTower, rows: Sequence[Tensor]) -> list[Tensor]:
+        return [self.noised(me, cross.project(some)) for some in rows]
+
+    def noised(self, me: Party, projections: Tensor) -> Tensor:
+        """As they leave."""
+        return isotropic_noise(projections.detach(), self.iso_representations if isinstance(me, Host) else 0.0)
 
     def cross_party(self, me: Party, cross: CrossTower, rows: Sequence[Tensor], *, host_first: bool) -> None:
         """Algorithm 1, lines 4-11. Who gives first takes turns, so that two batches need one change of direction."""
         at_once = self.exchange == "batch"  # then the first update needs no second pass
         with torch.set_grad_enabled(at_once):
             own = [cross.project(some) for some in rows]
-        noise = self.iso_representations if isinstance(me, Host) else 0.0
-        given = [isotropic_noise(projections.detach(), noise) for projections in own]
-        received = swap(me, given, host_first=host_first)
+        received = swap(me, [self.noised(me, projections) for projections in own], host_first=host_first)
         for update in range(self.local_updates):
             for some, projections, theirs in zip(rows, own, received, strict=True):
                 cross.learn(projections if at_once and not update else cross.project(some), theirs)
 
     def say(self, me: Host, held: Pretraining) -> list[str]:
         rows, noise = len(me.rows.aligned), self.iso_representations
-        said = [claims.projections(self.width, rows=rows, times=self.pretrain_epochs), *super().say(me, held)]
+        times = max(0, self.pretrain_epochs - (self.exchange == "late"))
+        said = [claims.projections(self.width, rows=rows, times=times), *super().say(me, held)]
         return (
             [*said, claims.noise_on("the host's projections and, where they are averaged, its own weights", noise)]
             if noise
@@ -84,6 +110,10 @@ class FedGSSL(FedCSSL):
     ema: float = 0.999  # of byol and moco
     corrupted: float = 0.3  # of a table's columns, in one of the two views
     finetune_with: Literal["mean", "local", "cross"] = "mean"  # "local": the starred rows of the paper
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_ema(self, self.ema)
 
     @property
     def title(self) -> str:
@@ -144,6 +174,10 @@ class FedLocalSSL(Pretrained):
     aggregate: Literal["none", "top"] = "none"
     ema: float = 0.999
     corrupted: float = 0.3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_ema(self, self.ema)
 
     @property
     def title(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vesica.protocol.averaging import GuestAveraging, HostAveraging
 
 
@@ -28,6 +30,15 @@ def averaging(done: GuestAveraging | HostAveraging) -> str:
         + ". The paper has a server for that, apart from the party with the labels; here the host averages, and so it "
         "sees the guests' weights there (neither their rows nor the bottoms of their encoders; but weights trained on "
         "rows can tell about them), and of two that are averaged each can tell the other's."
+    )
+
+
+def one_pretraining(counts: Sequence[int]) -> str:
+    *fewer, all_of_them = counts
+    return (
+        f"Fine-tuned {len(counts)} times from one pre-training, with {', '.join(map(str, fewer))} and {all_of_them} "
+        "labelled rows: a result each, which counts the messages of pre-training and of its own fine-tuning; but all "
+        "of them crossed."
     )
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from vesica.augmentations import views_of
-from vesica.errors import InputError
+from vesica.errors import InputError, ProtocolError
 from vesica.learning.pretext import Tower, cross_tower, pretext
 from vesica.learning.resume import Stateful
 from vesica.learning.self_supervised import half_cosine
@@ -26,18 +26,29 @@ from vesica.protocol.party import Party
 Ssl = Literal["simsiam", "byol", "moco"]
 
 
+class Received(list[list[Tensor]]):
+    """What the others have shown of the rows of some batches, a list a batch, until it is learned from."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"batches": list(self)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self[:] = state["batches"]
+
+
 @dataclass
 class Pretraining:
-    """A party's part of it: its towers, and with whom it averages the local one's top."""
+    """A party's part of it: its towers, what is to be learned from later, with whom it averages the local one's top."""
 
     cross: CrossTower | None = None
     local: LocalTower | None = None
+    received: Received = field(default_factory=Received)
     averaging: GuestAveraging | HostAveraging | None = None
 
     def parts(self) -> dict[str, Stateful]:
         """All that a checkpoint keeps of it."""
         towers = [tower for tower in (self.cross, self.local) if tower is not None]
-        return {name: part for tower in towers for name, part in tower.parts().items()}
+        return {"received": self.received} | {name: part for tower in towers for name, part in tower.parts().items()}
 
     def join(self, me: Party, *, noise: float = 0.0) -> Pretraining:
         """Find out with whom to average; `noise` goes on what the host gives."""
@@ -71,11 +82,14 @@ class Pretrained(ABC):
     finetune_learning_rate: float = 1e-3
     finetune_weight_decay: float = 1e-5
     hidden: tuple[int, ...] = ()  # of the head
+    label_counts: tuple[int, ...] = ()  # of labelled rows to fine-tune with before all of them, a result each
     iso_gradients: float = 0.0  # lambda_g: noise on the gradients of fine-tuning, as a share of the largest row's norm
 
     def __post_init__(self) -> None:
         if self.batch_size < 2:
             raise InputError(f"batch_size of {self.name} is {self.batch_size}: projections take batches of 2 or more")
+        if list(self.label_counts) != sorted(set(self.label_counts)):
+            raise InputError(f"label_counts of {self.name} is {self.label_counts}: give counts that rise")
 
     @property
     def name(self) -> str:
@@ -87,12 +101,24 @@ class Pretrained(ABC):
 
     def guest(self, me: Guest) -> None:
         self.pretrain(me)
-        self.finetuning().follow(me, step="finetuning")
+        self.finetune(me, lambda step: self.finetuning().follow(me, step=step))
 
     def host(self, me: Host) -> None:
         me.conversation.statements += self.say(me, self.pretrain(me))
+        self.finetune(me, lambda step: self.lead(me, step=step))
+
+    def finetune(self, me: Party, go_on: Callable[[str], None]) -> None:
+        """From the same pre-trained encoder for every count of labelled rows, the whole of them last."""
+        if [len(rows.labelled) for rows in me.rows.fewer] != list(self.label_counts):
+            raise ProtocolError(f"the agreement does not say which rows each of label_counts {self.label_counts} means")
+        for rows in me.rows.fewer:
+            with me.apart(f"{len(rows.labelled)} labelled rows", rows):
+                go_on(f"finetuning-{len(rows.labelled)}")
+        go_on("finetuning")
+
+    def lead(self, me: Host, *, step: str) -> None:
         me.head = Head(me.dims, me.task.outputs, hidden=self.hidden).to(me.device)
-        self.finetuning().lead(me, me.labels, step="finetuning")
+        self.finetuning().lead(me, me.labels, step=step)
 
     def pretrain(self, me: Party) -> Pretraining:
         held = self.prepare(me)
@@ -117,9 +143,11 @@ class Pretrained(ABC):
     def say(self, me: Host, held: Pretraining) -> list[str]:
         """What the messages show, and to whom."""
         said = [] if held.averaging is None else [claims.averaging(held.averaging)]
-        return (
-            [*said, claims.noise_on("the gradients of fine-tuning", self.iso_gradients)] if self.iso_gradients else said
-        )
+        if self.iso_gradients:
+            said.append(claims.noise_on("the gradients of fine-tuning", self.iso_gradients))
+        if self.label_counts:
+            said.append(claims.one_pretraining([*self.label_counts, len(me.rows.labelled)]))
+        return said
 
     def share_of(self, epoch: int) -> float:
         """Of the learning rate."""
@@ -164,6 +192,11 @@ class Pretrained(ABC):
             augment="none",
             iso=self.iso_gradients,
         )
+
+
+def check_ema(method: Pretrained, ema: float) -> None:
+    if not 0 <= ema < 1:
+        raise InputError(f"ema of {method.name} is {ema}: give a number from 0 on and below 1")
 
 
 def swap(me: Party, mine: Sequence[Tensor], *, host_first: bool) -> list[list[Tensor]]:

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from vesica.errors import InputError
-from vesica.learning.boosting import Boosting, Share, boost
+from vesica.learning.boosting import Boosting, Share, boost, boost_leafwise
 from vesica.models import Bins, EncoderSpec, TreesModel
-from vesica.models.trees import join_columns, over_bins, require_xgboost, thresholds_of
+from vesica.models.trees import Library, join_columns, over_bins, require_lightgbm, require_xgboost, thresholds_of
 from vesica.protocol import Guest, Host
+from vesica.protocol.byte_limit import TreeLimit
 from vesica.protocol.gate import PREFIX
 from vesica.protocol.ledger import Ledger
 from vesica.protocol.party import Party
@@ -53,19 +54,25 @@ class _Boosted:
 
 @dataclass(frozen=True)
 class Trees(_Boosted):
-    """XGBoost over all columns in one place. The columns themselves cross, so it runs in simulation only."""
+    """Boosted trees over all columns in one place. The columns themselves cross, so it runs in simulation only."""
 
     simulation_only: ClassVar[bool] = True
+
+    library: Library = "xgboost"
 
     def guest(self, me: Guest) -> None:
         give_columns(me)
 
     def host(self, me: Host) -> None:
-        require_xgboost()
+        if self.library == "lightgbm":
+            require_lightgbm()
+        else:
+            require_xgboost()
         pool = gather_columns(me)
         share = Share(join_columns(pool.columns), array(pool.labels), array(pool.train), array(pool.validation))
         schemas = {party: spec.schema for party, spec in pool.specs.items()}
-        me.head = TreesModel(schemas, me.task.outputs).plant(boost(share, self.boosting(me)))
+        grow = boost_leafwise if self.library == "lightgbm" else boost
+        me.head = TreesModel(schemas, me.task.outputs, library=self.library).plant(grow(share, self.boosting(me)))
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,7 @@ class VerticalTrees(_Boosted):
     """
 
     simulation_only: ClassVar[bool] = True
+    stops_at_bytes: ClassVar[bool] = True
 
     timeout: float = 300.0  # seconds without a byte between the processes after which the run ends
 
@@ -128,7 +136,9 @@ class VerticalTrees(_Boosted):
         validates = np.isin(rows, array(me.rows.validation))
         known = None if labels is None else array(labels)[rows]
         share = Share(columns[rows], known, np.flatnonzero(~validates), np.flatnonzero(validates))
-        return Sapling(me.name, share, self.boosting(me), self.timeout, me.conversation.transport.check)
+        talk = me.conversation
+        limit = None if talk.stop_at_bytes is None else TreeLimit(talk.stop_at_bytes)
+        return Sapling(me.name, share, self.boosting(me), self.timeout, talk.transport.check, limit)
 
 
 def require_federated_xgboost() -> None:
@@ -161,6 +171,16 @@ def said(sapling: Sapling) -> list[str]:
         "round, which give the labels away.",
         "While it trains every party's process holds all trees, with the thresholds of the others' columns and the "
         "way that every row takes at them.",
+        *said_of_the_end(sapling.limit),
+    ]
+
+
+def said_of_the_end(limit: TreeLimit | None) -> list[str]:
+    if limit is None or not limit.beyond:
+        return []
+    return [
+        f"Training was stopped after {limit.trees} rounds of boosting: with one more, which was grown to see it and "
+        f"dropped with its messages, the bytes would have come to {limit.beyond:,}."
     ]
 
 

@@ -60,6 +60,8 @@ class VFLHLPP(SplitTraining):
     For a fixed number of steps, over which the rate falls to 0.
     """
 
+    name: ClassVar[str] = "vflhlp-p"
+
     guest_steps: int = 1000
     guest_batch_size: int = 256
     guest_learning_rate: float = 1e-3
@@ -68,9 +70,11 @@ class VFLHLPP(SplitTraining):
 
     def __post_init__(self) -> None:
         if not self.tau > 0:
-            raise InputError(f"tau of vflhlp is {self.tau}: give a temperature above 0")
+            raise InputError(f"tau of {self.name} is {self.tau}: give a temperature above 0")
         if not 0 < self.corruption <= 1:
-            raise InputError(f"corruption of vflhlp is {self.corruption}: give a share of the columns above 0, up to 1")
+            raise InputError(
+                f"corruption of {self.name} is {self.corruption}: give a share of the columns above 0, up to 1"
+            )
 
     def guest(self, me: Guest) -> None:
         assert me.encoder is not None
@@ -159,6 +163,8 @@ class VFLHLP(VFLHLPA, VFLHLPP):
     (1) The host, `VFLHLPA.host`, learns with its labels, (2) each guest, `VFLHLPP.guest`, by Scarf; nothing is sent.
     (3) Split training starts from the guests' encoders, and is held near to the host's model.
     """
+
+    name: ClassVar[str] = "vflhlp"
 
 
 @dataclass(frozen=True)

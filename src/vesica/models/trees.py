@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from vesica.errors import InputError
 from vesica.schema import Schema, schema_from_json, schema_to_json
+
+Library = Literal["xgboost", "lightgbm"]
 
 
 def require_xgboost() -> Any:
@@ -23,35 +25,60 @@ def require_xgboost() -> Any:
     return xgboost
 
 
+def require_lightgbm() -> Any:
+    """The library, which is an extra."""
+    try:
+        import lightgbm
+    except ImportError as error:
+        sentence = "library=lightgbm needs LightGBM, which is not installed: pip install 'vesica[trees]'"
+        raise InputError(sentence) from error
+    return lightgbm
+
+
 class TreesModel(nn.Module):
     """Trees over one part a party, in the order of `schemas`; what they read is a party's `columns`, or `bins` of them.
 
-    The trees are XGBoost's JSON, which is kept as bytes beside the tensors of other models.
+    The trees are XGBoost's JSON or LightGBM's text, which is kept as bytes beside the tensors of other models.
     """
 
-    def __init__(self, schemas: Mapping[str, Schema], outputs: int, *, reads: str = "columns") -> None:
+    def __init__(
+        self,
+        schemas: Mapping[str, Schema],
+        outputs: int,
+        *,
+        reads: str = "columns",
+        library: Library = "xgboost",
+    ) -> None:
         super().__init__()
         self.schemas = dict(schemas)
         self.parties = tuple(schemas)
         self.outputs = outputs
         self.reads = reads
+        self.library = library
         self.trees = b""
         self._booster: Any = None
 
     def plant(self, trees: bytes) -> TreesModel:
-        """Take trees, as XGBoost saves them in JSON."""
+        """Take trees, as the library saves them."""
         self.trees = trees
+        if self.library == "lightgbm":
+            self._booster = require_lightgbm().Booster(model_str=trees.decode())
+            return self
         self._booster = require_xgboost().Booster({"nthread": 1})
         self._booster.load_model(bytearray(trees))
         return self
 
     def forward(self, parts: Sequence[Tensor]) -> Tensor:
         columns = join_columns(parts)
-        matrix = require_xgboost().DMatrix(columns)
-        margin = torch.from_numpy(self._booster.predict(matrix, output_margin=True)).to(parts[0].device)
+        margin = torch.from_numpy(self._margin(columns)).float().to(parts[0].device)
         if self.outputs == 2:  # one number, the second class against the first
             return torch.stack([torch.zeros_like(margin), margin], dim=1)
         return margin.reshape(len(columns), self.outputs)
+
+    def _margin(self, columns: np.ndarray[Any, Any]) -> Any:
+        if self.library == "lightgbm":
+            return self._booster.predict(columns, raw_score=True, num_threads=1)
+        return self._booster.predict(require_xgboost().DMatrix(columns), output_margin=True)
 
     def get_extra_state(self) -> Tensor:
         return torch.frombuffer(bytearray(self.trees), dtype=torch.uint8)
@@ -61,12 +88,12 @@ class TreesModel(nn.Module):
 
     def spec(self) -> dict[str, Any]:
         schemas = [[party, schema_to_json(schema)] for party, schema in self.schemas.items()]
-        return {"schemas": schemas, "outputs": self.outputs, "reads": self.reads}
+        return {"schemas": schemas, "outputs": self.outputs, "reads": self.reads, "library": self.library}
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> TreesModel:
         schemas = {party: schema_from_json(values) for party, values in spec["schemas"]}
-        return cls(schemas, spec["outputs"], reads=spec["reads"])
+        return cls(schemas, spec["outputs"], reads=spec["reads"], library=spec.get("library", "xgboost"))
 
 
 def join_columns(parts: Sequence[Tensor]) -> np.ndarray[Any, Any]:

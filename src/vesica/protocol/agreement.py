@@ -17,6 +17,7 @@ from vesica.protocol.link import Link
 from vesica.protocol.message import Message
 
 MOST_DIMENSIONS = 65_536
+_USES = ("labelled", "validation")
 
 
 def digest_of(ids: Iterable[str]) -> str:
@@ -66,6 +67,7 @@ class Agreement:
     task: Task
     labelled: Tensor  # positions in the aligned rows
     validation: Tensor  # positions in the aligned rows
+    fewer: tuple[tuple[Tensor, Tensor], ...] = ()  # the same two, where fewer labels are learned from as well
 
     @property
     def digest(self) -> bytes:
@@ -82,13 +84,20 @@ class Agreement:
         return json.dumps(said, sort_keys=True)
 
     def _positions(self) -> bytes:
-        return self.labelled.cpu().numpy().tobytes() + b"|" + self.validation.cpu().numpy().tobytes()
+        return b"|".join(positions.cpu().numpy().tobytes() for positions in self._tensors().values())
+
+    def _tensors(self) -> dict[str, Tensor]:
+        pairs = {"": (self.labelled, self.validation)} | {f"-{n}": pair for n, pair in enumerate(self.fewer, start=1)}
+        return {
+            f"{use}{which}": positions
+            for which, pair in pairs.items()
+            for use, positions in zip(_USES, pair, strict=True)
+        }
 
     def propose(self, links: Mapping[str, Link]) -> dict[str, int]:
         """The host's side: say it to every guest, and have it said back; how long their representations are."""
         for link in links.values():
-            tensors = {"labelled": self.labelled, "validation": self.validation}
-            link.send("agreement", tensors, scalars={"terms": self._text()})
+            link.send("agreement", self._tensors(), scalars={"terms": self._text()})
         answers = {name: link.receive("agreement").scalars for name, link in links.items()}
         for name, answer in answers.items():
             if answer.get("digest") != self.digest.hex():
@@ -107,7 +116,8 @@ class Agreement:
         said = _said(message)
         terms.check(said, host=link.peer)
         task = Task(terms.task, terms.metric, tuple(said["classes"]))
-        agreement = cls(terms, said["run"], task, *_positions(message, rows))
+        fewer = [_positions(message, rows, f"-{number}") for number in range(1, len(message.tensors) // 2)]
+        agreement = cls(terms, said["run"], task, *_positions(message, rows), tuple(fewer))
         link.send("agreement", scalars={"digest": agreement.digest.hex(), "dim": dim})
         return agreement
 
@@ -123,9 +133,9 @@ def _said(message: Message) -> dict[str, Any]:
     return dict(said)
 
 
-def _positions(message: Message, rows: int) -> tuple[Tensor, Tensor]:
+def _positions(message: Message, rows: int, which: str = "") -> tuple[Tensor, Tensor]:
     """The labelled and the validation rows, which must be positions in this party's aligned rows."""
-    found = [message.tensors.get("labelled"), message.tensors.get("validation")]
+    found = [message.tensors.get(f"{use}{which}") for use in _USES]
     for positions in found:
         if positions is None or positions.dtype != torch.int64 or positions.dim() != 1:
             raise AgreementError("the host's agreement does not say which rows are labelled")

@@ -1,4 +1,4 @@
-"""Where end-to-end training ends that may take so many bytes, as the host reckons it."""
+"""Where training ends that may take so many bytes: end to end, as the host reckons it, or tree by tree."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import torch
 
 from vesica.errors import InputError
+from vesica.protocol.gate import Count
 from vesica.protocol.message import Message, Scalar, Wire, frame_bytes
 from vesica.protocol.party import Host
 
@@ -68,6 +69,33 @@ class ByteLimit:
         """Of a message to or from every guest."""
         dims, wire = self._me.dims, self._me.conversation.wire
         return sum(_length(kind, rows, dims[guest], wire) for guest in self._me.guests)
+
+
+class TreeLimit:
+    """Keeps the wire bytes of vertical trees at or under a limit, as gates count them.
+
+    What a tree takes is known once it has been grown. The first one that does not fit is dropped, with its messages.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.trees = 0  # that fit
+        self.counts: list[Count] = []  # of each gate, after the last of these
+        self.beyond = 0  # what the bytes came to with one more; 0: there was none
+
+    def take(self, counts: list[Count]) -> bool:
+        """Whether the next tree, after which the gates stand like this, is one that fits."""
+        total = sum(count.wire for count in counts)
+        if total <= self._limit:
+            self.trees, self.counts = self.trees + 1, counts
+            return True
+        if not self.trees:
+            raise InputError(
+                f"not even one tree fits into --stop-at-bytes {self._limit:,}: with what was sent before, the bytes "
+                f"would come to {total:,}; raise it in a new run, or take a smaller max_depth"
+            )
+        self.beyond = total
+        return False
 
 
 @cache  # a training asks for the same few lengths again and again

@@ -51,6 +51,18 @@ class Call:
     down: int
 
 
+@dataclass(frozen=True)
+class Count:
+    """What has crossed a gate: its calls, and all bytes of both directions with what HTTP/2 adds."""
+
+    calls: list[Call] = field(default_factory=list)
+    total: int = 0
+
+    @property
+    def wire(self) -> int:
+        return sum(call.up + call.down for call in self.calls)
+
+
 class Gate:
     """Listens on a free port of this machine and passes everything on to a server on another one."""
 
@@ -84,6 +96,9 @@ class Gate:
             for up, down in self._counters
             for call in sorted(up.messages)
         ]
+
+    def count(self) -> Count:
+        return Count(self.calls, self.total)
 
     def _start(self, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=work, daemon=True)

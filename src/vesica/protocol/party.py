@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -33,6 +33,7 @@ class Rows:
     test: Tensor
     labelled: Tensor  # the aligned rows whose labels the host has
     validation: Tensor  # of these, for stopping and choosing
+    fewer: tuple[Rows, ...] = ()  # the same with fewer labels, where a method learns from these as well
 
     @cached_property
     def train(self) -> Tensor:
@@ -56,7 +57,10 @@ class Milestone:
 
     encoder: nn.Module | None
     head: AnyHead | None  # the host's
+    rows: Rows  # that it was reached with
     entries: list[Entry]
+    shared: int  # so many of the entries are the run's in the end
+    curve: list[dict[str, float]]
     statements: list[str]
 
 
@@ -114,8 +118,23 @@ class Party:
         self.milestones[name] = self.keep()
 
     def keep(self) -> Milestone:
-        talk = self.conversation
-        return Milestone(copy.deepcopy(self.encoder), None, list(talk.ledger.entries), list(talk.statements))
+        talk, encoder = self.conversation, copy.deepcopy(self.encoder)
+        entries, curve, statements = list(talk.ledger.entries), list(talk.curve), list(talk.statements)
+        return Milestone(encoder, None, self.rows, entries, len(entries), curve, statements)
+
+    @contextlib.contextmanager
+    def apart(self, name: str, rows: Rows) -> Iterator[None]:
+        """What can be reached from here with other rows: a milestone, after which everything stands as before.
+
+        Its messages are counted with it, and not with what the run comes to.
+        """
+        talk, before = self.conversation, self.keep()
+        self.rows = rows
+        yield
+        self.milestones[name] = replace(self.keep(), shared=before.shared)
+        self.encoder, self.rows = before.encoder, before.rows
+        talk.ledger.restore(before.entries)
+        talk.curve[:], talk.statements[:] = before.curve, before.statements
 
     def public_random(self, purpose: str) -> torch.Generator:
         """Random numbers that every party of this run draws alike; they are no secret."""

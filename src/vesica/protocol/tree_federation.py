@@ -14,8 +14,9 @@ from typing import IO, Any
 
 from vesica.errors import PartyError
 from vesica.learning.boosting import Boosting, Share
-from vesica.learning.tree_process import pack
-from vesica.protocol.gate import Call, Gate
+from vesica.learning.tree_process import GO_ON, GROWN, NO_MORE, pack
+from vesica.protocol.byte_limit import TreeLimit
+from vesica.protocol.gate import Call, Count, Gate
 
 _BREATH = 0.02  # seconds between two looks at the processes
 
@@ -29,6 +30,7 @@ class Sapling:
     boosting: Boosting
     timeout: float  # seconds without a byte after which nothing is hoped for
     check: Callable[[], None]  # leaves if the run has ended elsewhere
+    limit: TreeLimit | None = None
     trees: bytes = b""
     first: int = 0  # the number of its first column among everyone's
     calls: dict[str, list[Call]] = field(default_factory=dict)  # by guest: a guest's own, or the host's of all
@@ -58,7 +60,13 @@ class TreeProcess:
             self.process.stdin.flush()
 
     def read(self) -> bytes:
-        return _contents(self.answer)
+        """Its answer, as far as it has come."""
+        return _contents(self.answer).lstrip(GROWN)
+
+    def grown(self) -> int:
+        """How many trees it has told of before its answer."""
+        said = _contents(self.answer)
+        return len(said) - len(said.lstrip(GROWN))
 
     def ended(self) -> bool:
         """Whether it has ended well; one that ended badly ends the run."""
@@ -98,7 +106,7 @@ def grow_together(saplings: Sequence[Sapling]) -> None:
         watch([server, *workers], gates, host=host)
         for sapling, worker in zip(saplings, workers, strict=True):
             sapling.trees = worker.read()
-    settle(host, guests, gates)
+    settle(host, guests, counts_of(gates, host.limit))
 
 
 def wait_for_port(server: TreeProcess, host: Sapling) -> int:
@@ -118,16 +126,31 @@ def instructions(sapling: Sapling, rank: int, doors: Sequence[int]) -> dict[str,
         "federated_world_size": len(doors),
         "federated_rank": rank,
     }
-    return {"federation": federation, "boosting": asdict(boosting)}
+    return {"federation": federation, "boosting": asdict(boosting), "tree_by_tree": sapling.limit is not None}
 
 
 def watch(processes: Sequence[TreeProcess], gates: Sequence[Gate], *, host: Sapling) -> None:
     """Wait until all parties' processes have ended well; the first, the server, ends when it is closed."""
     crossed, until = -1, 0.0
     while not all([process.ended() for process in processes][1:]):
+        if host.limit is not None:
+            keep_pace(processes[1:], gates, host.limit)
         if (now := sum(gate.total for gate in gates)) != crossed:
             crossed, until = now, time.monotonic() + host.timeout
         give_up_after(until, host)
+
+
+def keep_pace(workers: Sequence[TreeProcess], gates: Sequence[Gate], limit: TreeLimit) -> None:
+    """Once everyone has grown the next tree, and waits, say whether it was the last."""
+    if not limit.beyond and min(worker.grown() for worker in workers) > limit.trees:
+        word = GO_ON if limit.take([gate.count() for gate in gates]) else NO_MORE
+        for worker in workers:
+            worker.give(word)
+
+
+def counts_of(gates: Sequence[Gate], limit: TreeLimit | None) -> list[Count]:
+    """What crossed, but for a tree that was dropped."""
+    return limit.counts if limit is not None and limit.beyond else [gate.count() for gate in gates]
 
 
 def give_up_after(until: float, host: Sapling) -> None:
@@ -140,15 +163,15 @@ def give_up_after(until: float, host: Sapling) -> None:
     time.sleep(_BREATH)
 
 
-def settle(host: Sapling, guests: Sequence[Sapling], gates: Sequence[Gate]) -> None:
-    """Everyone's counts, and where its columns begin; the host's gates are its guests' too, in one process."""
+def settle(host: Sapling, guests: Sequence[Sapling], counts: Sequence[Count]) -> None:
+    """Everyone's counts, and where its columns begin; the host's are its guests' too, in one process."""
     first = host.share.columns.shape[1]
-    for guest, gate in zip(guests, gates, strict=True):
-        guest.first, guest.calls, guest.crossed = first, {guest.party: gate.calls}, gate.total
+    for guest, count in zip(guests, counts, strict=True):
+        guest.first, guest.calls, guest.crossed = first, {guest.party: count.calls}, count.total
         host.widths[guest.party] = guest.share.columns.shape[1]
         first += host.widths[guest.party]
-        host.calls[guest.party] = gate.calls
-        host.crossed += gate.total
+        host.calls[guest.party] = count.calls
+        host.crossed += count.total
 
 
 def _contents(file: IO[bytes]) -> bytes:

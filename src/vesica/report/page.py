@@ -12,7 +12,7 @@ METRICS = {"auc": "AUC", "accuracy": "accuracy", "f1": "F1", "rmse": "RMSE"}
 LOWER_IS_BETTER = {"rmse"}
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # the browser itself refuses anything from outside
 
-STYLE = """
+PALETTE = """
 :root { color-scheme: light dark;
   --paper: #fff; --ink: #1b1f24; --soft: #5c6570; --rule: #d9dee4; --wash: #f5f7f9;
   --series-1: #2166ac; --series-2: #c4570f; --series-3: #26804d; --series-4: #7a4fa8; --series-5: #b8323f;
@@ -21,6 +21,9 @@ STYLE = """
   --paper: #15191e; --ink: #e6e9ed; --soft: #9ba5b0; --rule: #363d46; --wash: #1c2127;
   --series-1: #6fb1ee; --series-2: #f29a5c; --series-3: #6cc492; --series-4: #bd9ae6;
   --series-5: #f08088; --series-6: #58c4cd; --series-7: #cfb263; --series-8: #e58bc3; } }
+"""
+
+STYLE = """
 * { box-sizing: border-box; }
 body { max-width: 66rem; margin: 0 auto; padding: 2.5rem 1.25rem 5rem;
   background: var(--paper); color: var(--ink);
@@ -80,7 +83,7 @@ def render(runs: Sequence[ReportedRun], title: str) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{escape(title)}</title>\n<style>{PALETTE}{STYLE}</style>\n</head>\n<body>\n"
         f"<header><h1>{escape(title)}</h1>{_overview(runs)}</header>\n<main>\n{''.join(sections)}</main>\n"
         '<footer class="soft">This page is complete in itself: it loads nothing and sends nothing. '
         "1 MB is 1,000,000 bytes.</footer>\n</body>\n</html>\n"

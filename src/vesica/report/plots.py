@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-REFERENCES = {"local-only": "the host alone, sends nothing"} | dict.fromkeys(
-    ("pooled", "linear", "trees"), "raw data in one place, simulation only"
+ALONE, IN_ONE_PLACE = ("local-only", "local-trees"), ("pooled", "linear", "trees")
+REFERENCES = dict.fromkeys(ALONE, "the host alone, sends nothing") | dict.fromkeys(
+    IN_ONE_PLACE, "raw data in one place, simulation only"
 )
 # Colours that stand in for the page's own, so that a picture follows the light or dark of the page.
 INK, SOFT, RULE, *SERIES = (f"#0101{i:02x}" for i in range(1, 12))
@@ -108,11 +109,11 @@ def plot(summaries: Sequence[Summary], metric: str, *, cost: Cost, axis: str, ti
     figure = Figure(figsize=(9.4, height), dpi=72, facecolor="none")
     axes = figure.add_axes((0.07, 0.6 / height, 0.75 if levels else 0.92, 1 - 0.95 / height), facecolor="none")
     _draw(axes, points, levels)
-    _frame(axes, points, cost)
+    frame(axes, points, cost)
     axes.set_title(axis, loc="left", color=INK, fontsize=FONT, parse_math=False)
-    _label_levels(axes, levels)
-    _label_points(axes, points, levels)
-    return _inline(figure, title, name)
+    label_levels(axes, levels)
+    label_points(axes, points, levels)
+    return inline(figure, title, name)
 
 
 def _point(summary: Summary, metric: str, cost: Cost) -> Point | None:
@@ -134,7 +135,7 @@ def _draw(axes: "Axes", points: Sequence[Point], levels: Sequence[tuple[str, flo
         axes.errorbar([point.x], [point.y], whisker, color=colour, marker=marker, markersize=8, capsize=3)
 
 
-def _frame(axes: "Axes", points: Sequence[Point], cost: Cost) -> None:
+def frame(axes: "Axes", points: Sequence[Point], cost: Cost) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_xscale("log")
@@ -159,7 +160,7 @@ def _pixel(axes: "Axes", x: float, y: float) -> tuple[float, float]:
     return float(across), float(up)
 
 
-def _label_levels(axes: "Axes", levels: Sequence[tuple[str, float]]) -> None:
+def label_levels(axes: "Axes", levels: Sequence[tuple[str, float]]) -> None:
     """Names of the dashed lines in the right margin, pushed apart where lines lie close together."""
     floor = float("-inf")
     for label, y in sorted(levels, key=lambda level: level[1]):
@@ -168,7 +169,7 @@ def _label_levels(axes: "Axes", levels: Sequence[tuple[str, float]]) -> None:
         _text(axes, shorten(label, 24), axes.bbox.x1 + 6, up, SOFT)
 
 
-def _label_points(axes: "Axes", points: Sequence[Point], levels: Sequence[tuple[str, float]]) -> None:
+def label_points(axes: "Axes", points: Sequence[Point], levels: Sequence[tuple[str, float]]) -> None:
     """Each name at the nearest place around its point where it covers nothing; a hairline if that is far."""
     left, bottom, right, top = (float(side) for side in axes.bbox.extents)
     taken = [(left, up - 2, right, up + 2) for _, y in levels for up in [_pixel(axes, 1, y)[1]]]
@@ -220,7 +221,7 @@ def _text(axes: "Axes", words: str, x: float, y: float, colour: str) -> None:
     axes.text(x, y, words, transform=None, color=colour, fontsize=FONT, va="center_baseline", parse_math=False)
 
 
-def _inline(figure: "Figure", title: str, name: str) -> str:
+def inline(figure: "Figure", title: str, name: str) -> str:
     """The SVG element alone: deterministic, with ids of its own and no address of anything outside."""
     from matplotlib import rc_context
 

@@ -48,6 +48,7 @@ def test_test_rows_are_all_pairs_of_some_patients(bhi):
     data = load_dataset("bhi", bhi.parent)
     assert data.test.tolist() in ([True, True, False], [False, False, True])
     assert data.test.tolist() == load_dataset("bhi", bhi.parent).test.tolist()
+    assert data.groups.tolist() == [9, 9, 10]
 
 
 def test_a_truncated_patch_and_a_foreign_name_are_one_sentence(bhi):

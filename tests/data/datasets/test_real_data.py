@@ -130,5 +130,6 @@ def test_bhi_pairs_patches_and_separates_patients(real):
     assert len(data.label) == 2_875
     patient = np.array([name.split("_")[0] for name in data.views["first"].ids])
     assert not set(patient[data.test]) & set(patient[~data.test])
+    assert data.groups.astype(str).tolist() == patient.tolist()
     assert len(set(patient[data.test])) / len(set(patient)) == pytest.approx(0.2, abs=0.01)
     assert (data.views["first"].image != data.views["second"].image).any(axis=(1, 2, 3)).all()

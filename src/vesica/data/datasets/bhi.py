@@ -40,7 +40,7 @@ def load(data_dir: Path | None) -> DataSet:
         "second": Table(ids, image=patches.image[right]),
     }
     test = np.isin(patient, _test_patients(np.unique(patches.place[:, 0])))
-    return DataSet("bhi", "classification", "f1", views, label, test, files.sha256)
+    return DataSet("bhi", "classification", "f1", views, label, test, files.sha256, groups=patient)
 
 
 def _pairs(place: Array) -> Array:

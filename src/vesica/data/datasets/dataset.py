@@ -21,3 +21,4 @@ class DataSet:
     label: Array  # (rows,): integers 0..C-1, or floats
     test: Array | None  # (rows,) of bool: the official test rows; None where the set has none
     sha256: str  # of the files it was read from
+    groups: Array | None = None  # (rows,): rows of one group, such as a patient, are for testing together or not at all
