@@ -1,0 +1,84 @@
+"""The key columns of a table file, as they stand in it, and of the common rows written back."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vesica.alignment.normalisation import Column, Columns
+from vesica.data.columns import values_of
+from vesica.data.csv_files import MISSING, unreadable
+from vesica.data.ids import require_id, text_of
+from vesica.data.table import Array
+from vesica.errors import InputError
+
+if TYPE_CHECKING:
+    import polars
+
+
+def read_keys(path: Path, names: Sequence[str]) -> Columns:
+    """The columns of a .csv, .parquet or .npz file; those of a CSV file are text, with all their zeros and spaces."""
+    readers = {".csv": _read_csv, ".parquet": _read_parquet, ".npz": _read_npz}
+    if path.suffix.lower() not in readers:
+        raise InputError(f"{path} is not a table Vesica reads; give a .csv, .parquet or .npz file")
+    if not path.is_file():
+        raise InputError(f"there is no file {path}; correct the path")
+    if len(set(names)) < len(names):
+        raise InputError(f"the keys {', '.join(names)} of {path} name a column twice; name each once")
+    return readers[path.suffix.lower()](path, names)
+
+
+def write_rows(path: Path, columns: Mapping[str, Column], *, rows: Array) -> None:
+    """A CSV file of the given rows, in their order."""
+    import polars as pl
+
+    frame = {name: [text_of(column[row]) for row in rows.tolist()] for name, column in columns.items()}
+    pl.DataFrame(frame, schema=dict.fromkeys(columns, pl.String)).write_csv(path)
+
+
+def _read_csv(path: Path, names: Sequence[str]) -> Columns:
+    import polars as pl
+
+    try:
+        header = pl.read_csv(path, n_rows=0, infer_schema=False, glob=False).columns
+        for name in names:
+            require_id(name, header, where=str(path))
+            if f"{name}_duplicated_0" in header:
+                raise InputError(f"{path} has more than one column '{name}'; rename or remove one")
+        frame = pl.read_csv(path, columns=list(names), infer_schema=False, null_values=MISSING, glob=False)
+    except pl.exceptions.PolarsError as fault:
+        raise unreadable(path, "CSV", fault) from fault
+    return [frame[name] for name in names]
+
+
+def _read_parquet(path: Path, names: Sequence[str]) -> Columns:
+    import polars as pl
+
+    try:
+        for name in names:
+            require_id(name, pl.read_parquet_schema(path), where=str(path))
+        frame = pl.read_parquet(path, columns=list(names), glob=False)
+    except pl.exceptions.PolarsError as fault:
+        raise unreadable(path, "Parquet", fault) from fault
+    return [_plain(frame[name]) for name in names]
+
+
+def _plain(series: polars.Series) -> polars.Series:
+    """Categories as the text they stand for."""
+    import polars as pl
+
+    return series.cast(pl.String) if series.dtype in (pl.Categorical, pl.Enum) else series
+
+
+def _read_npz(path: Path, names: Sequence[str]) -> Columns:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            for name in names:
+                require_id(name, archive.files, where=str(path))
+            return [values_of(archive[name], name=name, where=str(path)) for name in names]
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as fault:
+        raise unreadable(path, "NPZ", fault) from fault

@@ -1,0 +1,103 @@
+"""`vesica align`: the ids that several tables have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+@dataclass(frozen=True)
+class Source:
+    """One party's table on the command line, FILE:COLUMN or FILE:COLUMN,COLUMN."""
+
+    path: Path
+    keys: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Source:
+        from vesica.errors import InputError
+
+        file, colon, columns = text.rpartition(":")
+        keys = tuple(key for key in columns.split(",") if key)
+        if not colon or not file or not keys:
+            raise InputError(f"'{text}' does not name a table and its id column: write FILE:COLUMN")
+        return cls(Path(file), keys)
+
+
+def align(
+    tables: Annotated[list[str], typer.Argument(help="FILE:ID_COLUMN, or FILE:COLUMN,COLUMN where several make an id")],
+    trim: Annotated[bool, typer.Option("--trim", help="leave out white space around ids")] = False,
+    case: Annotated[str, typer.Option(help="keep, lower or upper")] = "keep",
+    pad: Annotated[int, typer.Option(help="zeros in front of ids, up to this width")] = 0,
+    duplicates: Annotated[str, typer.Option(help="rows that repeat an id: refuse, or take the first")] = "refuse",
+    cardinality: Annotated[bool, typer.Option("--cardinality", help="find only how many ids are common")] = False,
+    doctor: Annotated[
+        bool, typer.Option("--doctor", help="if few are common: tell the others what one's ids look like, and why")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="a folder: the common ids, in one order, a CSV file a party")] = None,
+    workers: Annotated[int | None, typer.Option(help="processes [default: one a core]")] = None,
+) -> None:
+    """Find the ids that all tables have in common, as private set intersection would between organisations."""
+    from vesica.alignment.key_files import read_keys, write_rows
+    from vesica.alignment.normalisation import Rules
+    from vesica.alignment.programs import Alignment
+    from vesica.cli.display import say, watch
+    from vesica.experiment.alignment import align as align_tables
+
+    sources = named([Source.parse(text) for text in tables])
+    targets = prepare_folder(out, sources, cardinality=cardinality)
+    rules = Rules(trim=trim, case=case, pad=pad)  # type: ignore[arg-type]
+    alignment = Alignment(rules, reveal="size" if cardinality else "ids", doctor=doctor)
+    columns = {name: read_keys(source.path, source.keys) for name, source in sources.items()}
+    with watch() as progress:
+        found = align_tables(
+            columns,
+            alignment,
+            duplicates=duplicates,  # type: ignore[arg-type]
+            workers=(os.cpu_count() or 1) if workers is None else workers,
+            progress=progress,
+        )
+    for name, ids in found.ids.items():
+        say(f"{name}: {len(ids):,} ids of {ids.given:,} rows; {ids.missing:,} without an id, {ids.repeated:,} repeated")
+    say(f"ids in common: {found.size:,}; {len(found.ledger.messages)} messages, {found.ledger.wire / 1e6:.3f} MB")
+    for name, result in found.results.items():
+        for hint in result.hints:
+            say(f"{name} beside {hint}")
+        if result.rows is not None and name in targets:
+            write_rows(targets[name], dict(zip(sources[name].keys, columns[name], strict=True)), rows=result.rows)
+            say(f"{name}: its common ids to {targets[name]}")
+
+
+def named(sources: Sequence[Source]) -> dict[str, Source]:
+    """The parties by the names of their files; of equal names, later ones are numbered."""
+    parties: dict[str, Source] = {}
+    for source in sources:
+        name, number = source.path.stem, 2
+        while name in parties:
+            name, number = f"{source.path.stem}-{number}", number + 1
+        parties[name] = source
+    return parties
+
+
+def prepare_folder(out: Path | None, sources: Mapping[str, Source], *, cardinality: bool) -> dict[str, Path]:
+    """Where each party's ids go; a table that is read is never written over."""
+    from vesica.errors import InputError
+
+    if (out is None) != cardinality:
+        raise InputError("give either --out FOLDER for the common ids, or --cardinality to learn only how many")
+    if out is None:
+        return {}
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: give a folder to write to")
+    targets = {name: out / f"{name}.csv" for name in sources}
+    read = {source.path.resolve() for source in sources.values()}
+    for target in targets.values():
+        if target.resolve() in read:
+            raise InputError(f"{target} is one of the tables: give --out another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    return targets
