@@ -240,7 +240,7 @@ OPTIONS = {
     "a layer of no width": Case(f"{RUN} --set hidden=8,0", ("'hidden'", "(8, 0)", "1 or more")),
     "an unknown join": Case(f"{RUN} --set join=conkat", ("no join 'conkat'", "did you mean 'concat'?")),
     "an unknown wire": Case(f"{RUN} --wire float8", ("no wire 'float8'", "did you mean 'float")),
-    "an unknown engine": Case(f"{RUN} --engine teleport", ("no engine 'teleport'", "in-process")),
+    "an unknown engine": Case(f"{RUN} --engine balloon", ("no engine 'balloon'", "in-process")),
     "an unknown device": Case(f"{RUN} --device tpu", ("no device 'tpu'", "cpu")),
     "data and a federation": Case(f"{RUN} --data credit", ("either --data", "or --federation")),
     "neither data nor a federation": Case("run split-nn", ("either --data", "or --federation")),
@@ -271,7 +271,7 @@ OPTIONS = {
     "too few rounds": Case(f"{RUN} --max-rounds 1", ("round 2", "1 rounds", "nothing was sent")),
     "too few bytes": Case(f"{RUN} --max-bytes 1000", ("the budget is 1,000", "nothing was sent")),
     "bytes to stop at for a method of one message": Case(
-        "run fedonce --data credit --stop-at-bytes 9000", ("fedonce", "does not train end to end", "more_epochs")
+        "run fedonce --data credit --stop-at-bytes 9000", ("fedonce", "cannot be stopped at a number of bytes", "more_epochs")
     ),
     "no bytes to stop at": Case(f"{RUN} --stop-at-bytes 0", ("--stop-at-bytes is 0", "above 0")),
     "bytes to stop at before the first batch": Case(

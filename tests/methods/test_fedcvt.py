@@ -48,6 +48,41 @@ def test_every_byte_of_its_script_is_in_the_ledger(guests: int, host_features: b
     assert result.ledger.rounds == 2 + 2 * 2 * 4 - 1  # the first batch follows the reference rows, both up
 
 
+def test_missing_parts_are_estimated_from_training_rows_and_no_row_from_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+    loss = CrossView.loss
+
+    def spy(self: CrossView, batch: Any, counts: Any) -> Any:
+        seen.append(batch)
+        return loss(self, batch, counts)
+
+    monkeypatch.setattr(CrossView, "loss", spy)
+    fit(FedCVT(epochs=1, batch_size=16), with_encoder(small_federation(guests=2), "linear"))  # which has no dropout
+    first = seen[0]
+    assert first.reference.shape == (len(first.aligned), TRAINED, DIM)
+    for part, reference in zip(first.aligned, first.reference, strict=True):
+        assert torch.allclose(part.detach(), reference[first.positions], atol=1e-6)
+
+
+def test_its_loss_has_the_methods_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    loss = CrossView.loss
+    monkeypatch.setattr(CrossView, "loss", lambda self, *given: made.append(self) or loss(self, *given))
+    names = ("joint_threshold", "local_threshold", "temperature", "lambda_sim", "lambda_diff", "lambda_est")
+    settings = dict(zip(names, (0.61, 0.62, 0.63, 0.64, 0.65, 0.66), strict=True))
+    fit(FedCVT(epochs=1, **settings), small_federation(guests=1))
+    assert made
+    assert {name: getattr(made[0], name) for name in names} == settings
+
+
+def with_encoder(federation: Federation, encoder: str) -> Federation:
+    """The same, every party with features with this encoder."""
+    host = replace(federation.host, encoder=encoder) if federation.host.has_features else federation.host
+    return replace(federation, host=host, guests=tuple(replace(g, encoder=encoder) for g in federation.guests))
+
+
 def test_a_party_with_few_rows_of_its_own_sends_those() -> None:
     federation = small_federation(guests=1)
     result = fit(FedCVT(epochs=1, batch_size=64), federation)
@@ -232,8 +267,13 @@ def test_what_cannot_be_is_refused_in_one_sentence() -> None:
         fit(FedCVT(), small_federation(host_features=False))
     with pytest.raises(InputError, match="fedcvt gives rows pseudo-labels and cannot learn a regression"):
         fit(FedCVT(), small_federation(task="regression"))
-    with pytest.raises(InputError, match="temperature of fedcvt is 0: give a positive number"):
-        FedCVT(temperature=0)
+    for temperature in (0, 1e-40, float("inf"), float("nan")):
+        with pytest.raises(InputError, match=r"temperature of fedcvt is .*: give a number from 0.001 to 1000"):
+            FedCVT(temperature=temperature)
+    with pytest.raises(InputError, match="joint_threshold of fedcvt is 2: give a probability"):
+        FedCVT(joint_threshold=2)
+    with pytest.raises(InputError, match="local_threshold of fedcvt is -1: give a probability"):
+        FedCVT(local_threshold=-1)
 
 
 @pytest.mark.parametrize("width", [0, 7, 34])

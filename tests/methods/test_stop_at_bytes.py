@@ -188,7 +188,7 @@ def test_going_on_without_a_look_would_be_for_nothing_and_is_refused(name: str) 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if not getattr(quick(name), "stops_at_bytes", False)])
 def test_a_method_that_does_not_train_end_to_end_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match=f"^{name} with these settings does not train end to end"):
+    with pytest.raises(InputError, match=f"^{name} with these settings cannot be stopped at a number of bytes"):
         fit(quick(name), small_federation(), stop_at_bytes=ENOUGH)
 
 

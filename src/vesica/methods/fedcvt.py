@@ -46,8 +46,11 @@ class FedCVT:
     augment: Augment = "none"  # what the encoders see in training: the rows, or weak views of them
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise InputError(f"temperature of fedcvt is {self.temperature}: give a positive number")
+        if not 1e-3 <= self.temperature <= 1e3:
+            raise InputError(f"temperature of fedcvt is {self.temperature}: give a number from 0.001 to 1000")
+        for name, sure in (("joint", self.joint_threshold), ("local", self.local_threshold)):
+            if not 0 <= sure <= 1:
+                raise InputError(f"{name}_threshold of fedcvt is {sure}: give a probability, from 0 to 1")
 
     def guest(self, me: Guest) -> None:
         take_encoder(me, receive_width(me))

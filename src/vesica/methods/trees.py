@@ -167,7 +167,7 @@ def said(sapling: Sapling) -> list[str]:
     return [
         f"XGBoost's own messages are in the ledger as they crossed ({messages:,} bytes); with what HTTP/2 adds, "
         f"{sapling.crossed:,} bytes crossed the sockets.",
-        "Nothing is encrypted: every guest received the gradient of the loss at every labelled aligned row in every "
+        "Nothing is encrypted: every guest received the gradient of the loss at every training row in every "
         "round, which give the labels away.",
         "While it trains every party's process holds all trees, with the thresholds of the others' columns and the "
         "way that every row takes at them.",
