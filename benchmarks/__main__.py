@@ -27,6 +27,7 @@ BENCHMARKS = (  # modules
     "dp-sgd",
     "fedhssl",
     "alignment",
+    "nvflare",
 )
 LIBRARIES = ("torch", "numpy", "polars")
 ROW = "{:<44} {:>12} {:>24} {:>12} {:>7} {:>6} {:>5} {:>8}"

@@ -10,7 +10,20 @@ import pytest
 import vesica
 
 SOURCE = Path(vesica.__file__).parent
-HEAVY = ("polars", "pandas", "typer", "rich", "pydantic", "matplotlib", "nvflare", "dp_accounting", "opacus", "xgboost")
+HEAVY = (
+    "polars",
+    "pandas",
+    "typer",
+    "rich",
+    "pydantic",
+    "matplotlib",
+    "nvflare",
+    "dp_accounting",
+    "opacus",
+    "xgboost",
+    "lightgbm",
+    "cryptography",
+)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""`vesica run | predict | reproduce | report | methods | datasets`."""
+"""`vesica run | predict | reproduce | report | align | methods | datasets`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from vesica.cli.align import align
 
 app = typer.Typer(
     add_completion=False,
@@ -231,6 +233,9 @@ def report(
         found += [read_run(path)] if path.is_dir() else read_results(path)
     write_report(out, found, title=title)
     say(f"{len(found)} runs to {out}")
+
+
+app.command()(align)
 
 
 @app.command()

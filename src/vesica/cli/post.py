@@ -1,0 +1,237 @@
+"""`vesica post init | trust | align | run | status`: messages as files, carried by hand."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vesica.cli.commands import deliver, parse_settings, refuse_unwritable
+
+if TYPE_CHECKING:
+    from vesica.engines.post.folder import DeskFolder
+    from vesica.experiment.post import Correspondence
+    from vesica.experiment.result import Result
+
+WAITING = 3  # exit code
+LOOK_EVERY = 1.0  # seconds
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Train between organisations without a network: every message is a signed, encrypted file that you carry.",
+)
+
+Desk = Annotated[Path, typer.Option(help="this party's desk")]
+OneDesk = Annotated[Path, typer.Argument(help="this party's desk")]
+
+
+@app.command()
+def init(
+    name: Annotated[str, typer.Option("--as", help="as the federation.toml calls this party")], desk: Desk
+) -> None:
+    """Make a desk: this party's keys, which stay there, and its card, which is for its partners."""
+    from vesica.engines.post.folder import DeskFolder
+
+    folder = DeskFolder(desk)
+    card = folder.create(name).card
+    secret = f"{folder.identity_file} holds your secret keys and stays where it is."
+    give = f"{folder.card(name)} is your card: give it to every partner, and tell its fingerprint by telephone:"
+    tell([secret, give, f"    {card.fingerprint}", f"Then take theirs: vesica post trust {desk} CARD ..."])
+
+
+@app.command()
+def trust(desk: OneDesk, cards: Annotated[list[Path], typer.Argument(help="your partners' cards")]) -> None:
+    """Take partners' cards; compare their fingerprints with what the partners say on the telephone."""
+    from vesica.engines.post.folder import DeskFolder
+
+    for path in cards:
+        card = DeskFolder(desk).trust(path)
+        tell([f"'{card.name}' is trusted from now on: compare by telephone", f"    {card.fingerprint}"])
+
+
+@app.command()
+def run(
+    federation: Annotated[Path, typer.Argument(help="federation.toml; of the other parties their names are enough")],
+    method: Annotated[str, typer.Argument(help="see `vesica methods`")],
+    desk: Desk,
+    common: Annotated[
+        Path, typer.Option(help="CSV: the ids that all parties have, the column called as in your table")
+    ],
+    label: Annotated[str, typer.Option("--run", help="the run's name: new for a new run, the same at every party")],
+    name: Annotated[str | None, typer.Option("--as", help="who you are [default: whose desk it is]")] = None,
+    set: Annotated[list[str] | None, typer.Option(help="field=value, a hyper-parameter of the method")] = None,
+    wire: Annotated[str, typer.Option(help="float32, float16, bfloat16 or int8")] = "float32",
+    seed: Annotated[int | None, typer.Option(help="for tests only: whoever knows it can read labels off")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    max_rounds: Annotated[int | None, typer.Option(help="refuse what would take more rounds")] = None,
+    max_bytes: Annotated[int | None, typer.Option(help="refuse what would take more bytes")] = None,
+    stop_at_bytes: Annotated[
+        int | None, typer.Option(help="end end-to-end training where one more batch would take more bytes")
+    ] = None,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            help="seconds, from the first command that asks for a file: later the guest is left out, or it ends"
+        ),
+    ] = None,
+    keep_messages: Annotated[bool, typer.Option("--keep-messages", help="remove no message that has arrived")] = False,
+    json_file: Annotated[
+        str | None, typer.Option("--json", help="the host's: write the result as JSON to this file, - for stdout")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="the host's: write a report to this HTML file")] = None,
+) -> None:
+    """Work until a file is needed that is not there, and say which; the same command again goes on.
+
+    Exit code 0: this party's part of the run is finished. 3: it waits for a file. 2: bad input, or a bad file.
+    """
+    from vesica.cli.display import watch
+    from vesica.engines.post.desk import WaitingForFile
+    from vesica.engines.post.folder import DeskFolder
+    from vesica.experiment.member import Plan
+    from vesica.experiment.post import Correspondence
+    from vesica.methods import make_method
+    from vesica.protocol import Budget
+
+    refuse_unwritable(json_file, report=report)
+    chosen = make_method(method, parse_settings(set or []))
+    folder = DeskFolder(desk)
+    check_owner(folder, name)
+    budget = Budget(max_rounds, max_bytes)
+    plan = Plan(chosen, wire=wire, budget=budget, wait=wait, stop_at_bytes=stop_at_bytes, seed=seed)  # type: ignore[arg-type]
+    aside = json_file == "-"  # what is said then goes to standard error
+    with watch() as progress:
+        letters = Correspondence.open(
+            plan,
+            federation,
+            folder=folder,
+            common=common,
+            label=label,
+            device=device,
+            keep_messages=keep_messages,
+            progress=progress,
+        )
+        check_outputs(letters, json_file=json_file, report=report)
+        if letters.is_finished:
+            tell([f"'{label}' is finished: {letters.member.out}; another run needs another --run"], aside=aside)
+            tell(to_carry(folder.leaving(label)), aside=aside)
+            raise typer.Exit
+        if seed is not None:
+            tell(
+                ["--seed is for tests: whoever knows it can redraw the host's numbers and read labels off."], aside=True
+            )
+        try:
+            result = letters.go_on()
+        except WaitingForFile as waiting:
+            tell([*letters.desk.refused(), *to_carry(letters.desk.to_carry()), str(waiting)], aside=aside)
+            raise typer.Exit(WAITING) from None
+    ended = f"'{label}' is finished: {letters.member.out}"
+    tell([*letters.desk.refused(), *to_carry(letters.desk.to_carry()), ended], aside=aside)
+    if result is not None:
+        hand_out(result, json_file=json_file, report=report)
+
+
+@app.command()
+def align(
+    federation: Annotated[Path, typer.Argument(help="federation.toml; of the other parties their names are enough")],
+    desk: Desk,
+    out: Annotated[Path, typer.Option(help="CSV: the ids that all parties have, for `vesica post run --common`")],
+    label: Annotated[str, typer.Option("--run", help="new for a new alignment, the same at every party")] = "align",
+    workers: Annotated[int | None, typer.Option(help="processes [default: one a core]")] = None,
+) -> None:
+    """Find the ids that all parties have, and no others, by private set intersection.
+
+    It waits for files, since its secret must not be stored: carry them while it runs. If it is stopped, all parties
+    begin again under another name.
+    """
+    from vesica.cli.display import watch
+    from vesica.engines.post.folder import DeskFolder
+    from vesica.experiment.post_alignment import align_by_post
+
+    refuse_unwritable(out)
+    folder, said = DeskFolder(desk), [""]
+
+    def linger(sentence: str) -> None:
+        if sentence != said[-1]:
+            tell([*to_carry(folder.leaving(label)), sentence])
+            said.append(sentence)
+        time.sleep(LOOK_EVERY)
+
+    with watch() as progress:
+        aligned = align_by_post(
+            federation,
+            folder,
+            label=label,
+            out=out,
+            linger=linger,
+            workers=workers or os.cpu_count() or 1,
+            progress=progress,
+        )
+    tell([*to_carry(folder.leaving(label)), f"{aligned.size:,} ids in common: {out}"])
+
+
+@app.command()
+def status(desk: OneDesk) -> None:
+    """Say who this party is, whom it trusts, what its runs wait for, and what is to be carried where."""
+    from vesica.engines.post.folder import DeskFolder
+
+    folder = DeskFolder(desk)
+    card = folder.identity().card
+    tell([f"'{card.name}': {card.fingerprint}"])
+    tell([f"trusts '{partner.name}': {partner.fingerprint}" for partner in folder.partners()])
+    for label in folder.labels():
+        tell([f"run '{label}': {folder.state(label)}", *to_carry(folder.leaving(label))])
+    tell(f"inbox: {say_what_it_is(path)}" for path in folder.arrived())
+
+
+def say_what_it_is(path: Path) -> str:
+    """By its own word: who signed it is checked by the run that it is of."""
+    from vesica.engines.post.envelope import Envelope, PostError
+
+    try:
+        return f"{path} is {Envelope.read(path).header.file_name}"
+    except (PostError, OSError) as fault:
+        return str(fault)
+
+
+def check_owner(folder: DeskFolder, name: str | None) -> None:
+    from vesica.errors import InputError
+
+    owner = folder.identity().name
+    if name not in (None, owner):
+        raise InputError(f"{folder.path} is the desk of '{owner}' and not of '{name}': correct --as or --desk")
+
+
+def check_outputs(letters: Correspondence, *, json_file: str | None, report: Path | None) -> None:
+    from vesica.errors import InputError
+
+    me, host = letters.member.me, letters.member.host
+    if me != host and (json_file is not None or report is not None):
+        raise InputError(f"'{me}' is a guest and the result is for '{host}' alone: leave --json and --report out")
+
+
+def to_carry(files: Iterable[Path]) -> list[str]:
+    return [f"carry {path} to '{path.parent.name}'" for path in files]
+
+
+def tell(sentences: Iterable[str], *, aside: bool = False) -> None:
+    for sentence in sentences:
+        typer.echo(sentence, err=aside)
+
+
+def hand_out(result: Result, *, json_file: str | None, report: Path | None) -> None:
+    """The host's result, as `vesica run` gives it."""
+    from vesica.cli.display import print_results, say
+    from vesica.report import ReportedRun, write_report
+
+    deliver([result.to_json()], json_file, one=True)
+    if report is not None:
+        entries = result.ledger.to_json() + result.scoring.to_json()
+        write_report(report, [ReportedRun(result.to_json(), entries, result.curve)])
+    if json_file != "-":
+        print_results([run.to_json() for run in (*result.milestones, result)])
+        for statement in result.statements:
+            say(statement)

@@ -1,0 +1,206 @@
+"""One message as one file: what it is about in the clear, the message encrypted, all of it signed.
+
+    "vesica post 1\n"                         14 bytes
+    the header's length                        4 bytes, little-endian
+    the header: JSON, in UTF-8                 who to whom, which run, which number
+    the body                                   the message, ChaCha20-Poly1305, its tag of 16 bytes last
+    the signature                              64 bytes, Ed25519 by the sender, of everything before it
+
+The key of the body is HKDF-SHA256 of X25519 between the one-time key of the header ("key") and the receiver's. It
+encrypts this one body, so its nonce is zero. What stands before the body is its associated data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from reprlib import repr as short  # what a stranger wrote may be long
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from vesica.engines.post.keys import KEY, NAME, Card, Identity
+from vesica.errors import ProtocolError
+from vesica.protocol.message import MAX_FRAME
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+MAGIC = b"vesica post 1\n"
+LENGTH = struct.Struct("<I")
+PREFIX = len(MAGIC) + LENGTH.size
+TAG, SIGNATURE = 16, 64
+MAX_HEADER = 4096
+MAX_FILE = PREFIX + MAX_HEADER + MAX_FRAME + TAG + SIGNATURE
+COUNTS = range(2**53)
+NONCE = bytes(12)
+FILE_NAME = re.compile(rf"(?:{NAME.pattern}\.){{3}}[0-9]{{6,16}}\.post")
+
+
+class PostError(ProtocolError):
+    """A file that is not the one it should be, or should not be there."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What every file of a run bears, so that no other run takes it: its name, and digests of what all agreed on."""
+
+    run: str
+    federation: str  # of the settings that all parties share
+    method: str  # of the method and its settings
+    cards: str  # of all parties' public keys
+
+    @classmethod
+    def of(cls, run: str, *, federation: Mapping[str, Any], method: Mapping[str, Any], cards: Sequence[Card]) -> Mark:
+        keys = [card.to_text() for card in sorted(cards, key=lambda card: card.name)]
+        return cls(run, _digest(federation), _digest(method), _digest(keys))
+
+    def differs(self, other: Mark) -> str | None:
+        """How another mark differs, in words."""
+        if other.run != self.run:
+            return f"of the run '{other.run}' and not of '{self.run}'"
+        means = {
+            "federation": "settings of the federation (parties, task, metric, test rows, labels)",
+            "method": "settings of the method, or of another method,",
+            "cards": "cards of the parties",
+        }
+        found = [words for name, words in means.items() if getattr(other, name) != getattr(self, name)]
+        return f"of a run '{self.run}' with other {' and '.join(found)} than here" if found else None
+
+
+@dataclass(frozen=True)
+class Header:
+    """What can be read from the outside."""
+
+    mark: Mark
+    session: str  # drawn by the host when the run begins: files of an earlier run of the same name are of another
+    sender: str
+    receiver: str
+    number: int  # of this message, from 1, among those of the sender to the receiver
+    held: int  # so many messages of the receiver the sender has for good
+    key: str = ""  # a public key that is used once
+
+    @property
+    def file_name(self) -> str:
+        return file_name(self.mark.run, self.sender, self.receiver, self.number)
+
+    def to_bytes(self) -> bytes:
+        said = {**asdict(self.mark), **{name: value for name, value in vars(self).items() if name != "mark"}}
+        text = json.dumps(said, sort_keys=True).encode()
+        return MAGIC + LENGTH.pack(len(text)) + text
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """A file that was read; until it is checked, whoever it says that it is from may not have signed it."""
+
+    path: Path
+    header: Header
+    data: memoryview
+    body: int  # where that begins
+
+    @classmethod
+    def read(cls, path: Path) -> Envelope:
+        """Sizes are checked before anything is read, and names and numbers before they are used."""
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            start = file.read(PREFIX)
+            if not start.startswith(MAGIC):
+                _refuse(path, "no message of this version of Vesica")
+            length = LENGTH.unpack(start[len(MAGIC) :])[0] if len(start) == PREFIX else 0
+            if not 0 < length <= MAX_HEADER or size > MAX_FILE:
+                _refuse(path, "damaged: the sizes in it cannot be")
+            body = PREFIX + length
+            if size < body + TAG + SIGNATURE:
+                _refuse(path, f"cut short after {size:,} bytes")
+            data = start + file.read(size - PREFIX)
+        header = _parse(path, data[PREFIX:body])
+        if named(path) not in (None, header.file_name):
+            _refuse(path, f"{header.file_name} under another one's name")
+        return cls(path, header, memoryview(data), body)
+
+    def check(self, sender: Card) -> None:
+        """Refuse what was not signed by the sender, as a whole."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        try:
+            key = Ed25519PublicKey.from_public_bytes(sender.signs)
+            key.verify(bytes(self.data[-SIGNATURE:]), bytes(self.data[:-SIGNATURE]))
+        except InvalidSignature:
+            _refuse(self.path, f"not signed by '{sender.name}', or was changed or cut short on its way")
+
+    def open(self, me: Identity) -> memoryview:
+        """The message in it, for the one it was encrypted to."""
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+
+        once = bytes.fromhex(self.header.key)
+        try:
+            shared = me.opening.exchange(X25519PublicKey.from_public_bytes(once))
+            cipher = _cipher(shared, once, me.card.opens)
+            body = self.data[self.body : -SIGNATURE]
+            return memoryview(bytearray(cipher.decrypt(NONCE, bytes(body), bytes(self.data[: self.body]))))
+        except (InvalidTag, ValueError):  # which says no more than that
+            _refuse(
+                self.path, f"of '{self.header.sender}' and not encrypted to the card of '{me.name}' that is used here"
+            )
+
+
+def seal(frame: memoryview, header: Header, *, sender: Identity, receiver: Card) -> bytes:
+    """The file of a message; its header gets a key that is used once."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+    secret = X25519PrivateKey.generate()
+    once = secret.public_key().public_bytes_raw()
+    start = Header(**{**vars(header), "key": once.hex()}).to_bytes()
+    cipher = _cipher(secret.exchange(X25519PublicKey.from_public_bytes(receiver.opens)), once, receiver.opens)
+    signed = start + cipher.encrypt(NONCE, bytes(frame), start)
+    return signed + sender.signing.sign(signed)
+
+
+def file_name(run: str, sender: str, receiver: str, number: int) -> str:
+    return f"{run}.{sender}.{receiver}.{number:06d}.post"
+
+
+def named(path: Path) -> str | None:
+    """The name of a message, if the file has one of that form; it may have been given any other on its way."""
+    return path.name if FILE_NAME.fullmatch(path.name) else None
+
+
+def _cipher(shared: bytes, once: bytes, receiver: bytes) -> ChaCha20Poly1305:
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return ChaCha20Poly1305(HKDF(SHA256(), 32, salt=None, info=MAGIC + once + receiver).derive(shared))
+
+
+def _parse(path: Path, text: bytes) -> Header:
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        said = None
+    texts = {"run": NAME, "federation": KEY, "method": KEY, "cards": KEY, "session": KEY, "key": KEY}
+    texts |= {"sender": NAME, "receiver": NAME}
+    if not isinstance(said, dict) or said.keys() != texts.keys() | {"number", "held"}:
+        _refuse(path, "damaged: its header cannot be read")
+    for name, pattern in texts.items():
+        if not isinstance(said[name], str) or not pattern.fullmatch(said[name]):
+            _refuse(path, f"damaged: its {name} is {short(said[name])}")
+    for name in ("number", "held"):
+        if type(said[name]) is not int or said[name] not in COUNTS:
+            _refuse(path, f"damaged: its {name} is {short(said[name])}")
+    mark = Mark(**{name: said.pop(name) for name in ("run", "federation", "method", "cards")})
+    return Header(mark, **said)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _refuse(path: Path, what: str) -> NoReturn:
+    raise PostError(f"{path} is {what}: have it sent again, or remove it")

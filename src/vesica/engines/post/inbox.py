@@ -1,0 +1,92 @@
+"""What has come for one run: files in any order, under any name, twice, and files of others among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from vesica.engines.post.envelope import Envelope, Header, Mark, PostError, named
+from vesica.engines.post.folder import DeskFolder
+from vesica.engines.post.keys import Card, Identity
+
+
+class Letter(NamedTuple):
+    """A file of this run, for this party, signed by who it says it is from; not yet opened."""
+
+    path: Path
+    header: Header
+
+
+class _Refused(NamedTuple):
+    claims: str | None  # the name of the message that it may have been meant for
+    fault: PostError
+
+
+class Inbox:
+    """Knows a message by what its sender signed. Files of other runs are left alone."""
+
+    def __init__(self, folder: DeskFolder, mark: Mark, me: Identity, *, senders: Mapping[str, Card]) -> None:
+        self._folder, self._mark, self._me, self._senders = folder, mark, me, senders
+        self._letters: dict[Path, Letter] = {}
+        self._seen: dict[Path, tuple[int, int]] = {}
+        self._refused: dict[Path, _Refused] = {}
+
+    def look(self) -> None:
+        """Read what is new since the last time."""
+        for path in self._folder.arrived():
+            stamp = path.stat().st_mtime_ns, path.stat().st_size
+            if self._seen.get(path) != stamp:
+                self._seen[path] = stamp
+                self._take_in(path)
+
+    def letters(self, sender: str | None = None, number: int | None = None) -> Iterator[Letter]:
+        """Those that are there: all, or of one sender, or of one number."""
+        for letter in self._letters.values():
+            if sender in (None, letter.header.sender) and number in (None, letter.header.number):
+                yield letter
+
+    def open(self, letter: Letter) -> memoryview:
+        """The message in it."""
+        envelope = Envelope.read(letter.path)
+        envelope.check(self._senders[letter.header.sender])
+        if envelope.header != letter.header:
+            raise PostError(f"{letter.path} was replaced while it was read: give the same command again")
+        return envelope.open(self._me)
+
+    def remove(self, letter: Letter) -> None:
+        letter.path.unlink(missing_ok=True)
+        del self._letters[letter.path]
+
+    def refused(self) -> list[str]:
+        """A sentence for each file that is of no run here."""
+        return [str(fault) for _, fault in self._refused.values()]
+
+    def fault_of(self, wanted: str) -> PostError | None:
+        """What is wrong with a file that was refused and may be the one that is wanted."""
+        return next((fault for claims, fault in self._refused.values() if claims == wanted), None)
+
+    def _take_in(self, path: Path) -> None:
+        claims = named(path)
+        self._refused.pop(path, None)
+        self._letters.pop(path, None)
+        try:
+            envelope = Envelope.read(path)
+            claims = envelope.header.file_name
+            if envelope.header.mark.run == self._mark.run:  # else it may be of another run of this party
+                self._check(envelope)
+                self._letters[path] = Letter(path, envelope.header)
+        except PostError as fault:
+            self._refused[path] = _Refused(claims, fault)
+
+    def _check(self, envelope: Envelope) -> None:
+        """Of this very run, for this party, and signed by one who may send to it."""
+        header, start = envelope.header, f"{envelope.path} of '{envelope.header.sender}' is"
+        difference = self._mark.differs(header.mark)
+        if difference:
+            raise PostError(f"{start} {difference}: give all parties the same command, and trust the same cards")
+        if header.receiver != self._me.name:
+            raise PostError(f"{start} for '{header.receiver}' and not for '{self._me.name}': carry it there")
+        if header.sender not in self._senders:
+            raise PostError(f"{start} from one who sends nothing here in the run '{self._mark.run}': remove it")
+        envelope.check(self._senders[header.sender])

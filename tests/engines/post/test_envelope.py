@@ -1,0 +1,280 @@
+"""One message, one file: whole, from whom it says, for whom it says, of the run it says; or refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engines.post.desks import make_desks, mark_of
+from vesica.engines.post.envelope import (
+    LENGTH,
+    MAGIC,
+    MAX_FILE,
+    PREFIX,
+    SIGNATURE,
+    TAG,
+    Envelope,
+    Header,
+    PostError,
+    named,
+    seal,
+)
+from vesica.engines.post.folder import DeskFolder
+from vesica.engines.post.inbox import Inbox
+
+SECRET = b"salary 83,417 of customer c017 "
+MUTATIONS = 10_000
+
+
+class Scene:
+    """A message of the shop on its way to the bank, and the bank's inbox."""
+
+    def __init__(self, root: Path) -> None:
+        self.folders = make_desks(root, "bank", "shop", "thief")
+        self.bank, self.shop = self.folders["bank"], self.folders["shop"]
+        self.mark = mark_of(self.bank)
+        self.header = Header(self.mark, "ab" * 32, "shop", "bank", 3, 2)
+        self.good = self.seal(self.header)
+
+    def seal(self, header: Header, *, by: str = "shop", to: str = "bank", content: bytes = SECRET) -> bytes:
+        frame, sender = memoryview(content), self.folders[by].identity()
+        return seal(frame, header, sender=sender, receiver=self.folders[to].identity().card)
+
+    def inbox(self) -> Inbox:
+        return Inbox(self.bank, self.mark, self.bank.identity(), senders=self.bank.cards(["shop"]))
+
+    def put(self, data: bytes, name: str = "first.shop.bank.000003.post") -> Path:
+        path = self.bank.inbox / name
+        path.unlink(missing_ok=True)  # some disks wait where a file is emptied and written again
+        path.write_bytes(data)
+        return path
+
+    def is_taken(self, data: bytes, name: str = "first.shop.bank.000003.post") -> bool:
+        path = self.put(data, name)
+        inbox = self.inbox()
+        inbox.look()
+        path.unlink()
+        return bool(list(inbox.letters()))
+
+    def refusal(self, data: bytes, name: str = "first.shop.bank.000003.post") -> str:
+        path = self.put(data, name)
+        inbox = self.inbox()
+        inbox.look()
+        path.unlink()
+        (said,) = inbox.refused()
+        assert str(path) in said
+        return said
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def test_what_was_sealed_is_opened(scene: Scene) -> None:
+    scene.put(scene.good)
+    inbox = scene.inbox()
+    inbox.look()
+    (letter,) = inbox.letters("shop", 3)
+    assert replace(letter.header, key="") == scene.header
+    assert bytes(inbox.open(letter)) == SECRET
+
+
+def test_the_layout_is_the_documented_one(scene: Scene) -> None:
+    assert scene.good.startswith(b"vesica post 1\n")
+    (length,) = LENGTH.unpack(scene.good[len(MAGIC) : PREFIX])
+    header = json.loads(scene.good[PREFIX : PREFIX + length])
+    assert header.keys() == {
+        *("run", "federation", "method", "cards", "session", "sender", "receiver", "number", "held", "key"),
+    }
+    assert len(scene.good) == PREFIX + length + len(SECRET) + TAG + SIGNATURE
+
+
+def test_the_message_is_not_in_the_file_and_no_two_files_are_alike(scene: Scene) -> None:
+    assert SECRET[:12] not in scene.good
+    again = scene.seal(scene.header)
+    assert again[-200:] != scene.good[-200:]
+    assert scene.is_taken(again)
+
+
+def mutate(scene: Scene, random: np.random.Generator, others: list[bytes]) -> bytes:
+    """The good file with bits flipped, bytes cut out or put in, or a part of another file in its place."""
+    data = bytearray(scene.good)
+    match random.integers(6):
+        case 0:
+            for at in random.integers(len(data) * 8, size=random.integers(1, 4)):
+                data[at // 8] ^= 1 << (at % 8)
+        case 1:
+            del data[random.integers(len(data)) :]
+        case 2:
+            start = random.integers(len(data))
+            del data[start : start + random.integers(1, 50)]
+        case 3:
+            start = random.integers(len(data) + 1)
+            data[start:start] = random.bytes(random.integers(1, 50))
+        case 4:
+            other = others[random.integers(len(others))]
+            start, end = sorted(random.integers(min(len(data), len(other)) + 1, size=2))
+            data[start:end] = other[start:end]
+        case 5:  # a part is taken whole: header, body or signature
+            other = others[random.integers(len(others))]
+            (length,) = LENGTH.unpack(data[len(MAGIC) : PREFIX])
+            edges = [0, PREFIX + int(length), len(data) - SIGNATURE, len(data)]
+            part = random.integers(3)
+            data[edges[part] : edges[part + 1]] = other[edges[part] : edges[part + 1]]
+    return bytes(data)
+
+
+def test_ten_thousand_mutations_are_refused(scene: Scene) -> None:
+    random = np.random.default_rng(0)
+    neighbours = [
+        replace(scene.header, number=4),
+        replace(scene.header, held=9),
+        replace(scene.header, session="cd" * 32),
+        replace(scene.header, mark=mark_of(scene.bank, run="other")),
+        replace(scene.header, mark=mark_of(scene.bank, method="few-shot")),
+        replace(scene.header, mark=mark_of(scene.bank, task="regression")),
+    ]
+    others = [scene.seal(header) for header in neighbours]
+    others.append(scene.seal(replace(scene.header, sender="bank", receiver="shop"), by="bank", to="shop"))
+    others.append(scene.seal(scene.header, by="thief"))
+    others.append(scene.seal(scene.header, content=bytes(len(SECRET))))
+    whole = {scene.good, others[1], others[2], others[8]}  # these the shop did sign as its third message of this run
+    senders, me = scene.bank.cards(["shop"]), scene.bank.identity()
+    refused = 0
+    for _ in range(MUTATIONS):
+        data = mutate(scene, random, others)
+        if data in whole:
+            continue
+        path = scene.put(data)
+        inbox = Inbox(scene.bank, scene.mark, me, senders=senders)
+        inbox.look()
+        assert list(inbox.letters()) == []
+        (said,) = inbox.refused()
+        assert said.startswith(str(path))
+        refused += 1
+    assert refused > 0.95 * MUTATIONS
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"receiver": "thief"}, "of 'shop' is for 'thief' and not for 'bank'"),
+        ({"sender": "thief"}, "of 'thief' is from one who sends nothing here"),
+    ],
+)
+def test_what_is_for_or_from_others_is_named(change: dict[str, str], said: str, scene: Scene) -> None:
+    assert said in scene.refusal(scene.seal(replace(scene.header, **change)), name="letter")
+
+
+def test_what_another_signed_is_refused(scene: Scene) -> None:
+    assert "is not signed by 'shop', or was changed" in scene.refusal(scene.seal(scene.header, by="thief"))
+
+
+def test_what_is_encrypted_to_another_is_refused(scene: Scene) -> None:
+    scene.put(scene.seal(scene.header, to="thief"))
+    inbox = scene.inbox()
+    inbox.look()
+    (letter,) = inbox.letters()
+    with pytest.raises(PostError, match="of 'shop' and not encrypted to the card of 'bank'"):
+        inbox.open(letter)
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ({"method": "few-shot"}, "with other settings of the method, or of another method, than here"),
+        ({"task": "regression"}, "with other settings of the federation"),
+        ({"method": "few-shot", "task": "regression"}, "labels) and settings of the method, or of"),
+    ],
+)
+def test_another_run_under_the_same_name_is_refused_and_it_says_which(mark: dict, said: str, scene: Scene) -> None:
+    refusal = scene.refusal(scene.seal(replace(scene.header, mark=mark_of(scene.bank, **mark))))
+    assert "of 'shop' is of a run 'first'" in refusal
+    assert said in refusal
+
+
+def test_other_cards_are_refused_and_it_says_so(scene: Scene, tmp_path: Path) -> None:
+    elsewhere = make_desks(tmp_path / "elsewhere", "bank", "shop")
+    other = scene.seal(replace(scene.header, mark=mark_of(elsewhere["shop"])))
+    assert "with other cards of the parties than here" in scene.refusal(other)
+
+
+def test_files_of_other_runs_are_left_alone(scene: Scene) -> None:
+    other = scene.seal(replace(scene.header, mark=mark_of(scene.bank, run="second")))
+    path = scene.put(other, "second.shop.bank.000003.post")
+    inbox = scene.inbox()
+    inbox.look()
+    assert not list(inbox.letters())
+    assert inbox.refused() == []
+    assert path.exists()
+
+
+def test_any_name_will_do_but_that_of_another_message(scene: Scene) -> None:
+    assert scene.is_taken(scene.good, "attachment (2).bin")
+    for name in ("first.shop.bank.000004.post", "first.bank.shop.000003.post", "second.shop.bank.000003.post"):
+        assert "first.shop.bank.000003.post under another one's name" in scene.refusal(scene.good, name)
+
+
+def test_what_is_cut_short_says_so(scene: Scene) -> None:
+    assert "is cut short after 300 bytes" in scene.refusal(scene.good[:300])
+    assert "or was changed or cut short on its way" in scene.refusal(scene.good[:-1])
+
+
+def test_a_stranger_is_told_nothing_but_that(scene: Scene) -> None:
+    assert "is no message of this version of Vesica" in scene.refusal(b"hello", "notes.txt")
+
+
+def test_sizes_are_checked_before_anything_is_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = scene.put(MAGIC + LENGTH.pack(2**31) + b"{}")
+    with pytest.raises(PostError, match="the sizes in it cannot be"):
+        Envelope.read(path)
+    with path.open("wb") as file:
+        file.write(scene.good)
+        file.truncate(MAX_FILE + 1)  # sparse: takes no room, and must not be read
+    with pytest.raises(PostError, match="the sizes in it cannot be"):
+        Envelope.read(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("number", -1), ("number", True), ("held", 2**60), ("sender", "../x"), ("session", "ab"), ("key", 7), ("more", 1)],
+)
+def test_a_header_that_is_not_what_it_should_be_is_refused(field: str, value: object, scene: Scene) -> None:
+    (length,) = LENGTH.unpack(scene.good[len(MAGIC) : PREFIX])
+    said = json.loads(scene.good[PREFIX : PREFIX + length]) | {field: value}
+    text = json.dumps(said).encode()
+    assert "is damaged: its " in scene.refusal(MAGIC + LENGTH.pack(len(text)) + text + bytes(100))
+
+
+def test_a_zero_key_is_refused(scene: Scene) -> None:
+    """X25519 with a point of small order gives zeros, which everybody knows."""
+    text = replace(scene.header, key="00" * 32).to_bytes()
+    signed = text + bytes(40)
+    data = signed + scene.shop.identity().signing.sign(signed)
+    scene.put(data)
+    inbox = scene.inbox()
+    inbox.look()
+    (letter,) = inbox.letters()
+    with pytest.raises(PostError, match="not encrypted to the card of 'bank'"):
+        inbox.open(letter)
+
+
+def test_names_of_messages_are_known() -> None:
+    assert named(Path("in/first.shop.bank.000003.post"))
+    for name in (
+        "first.shop.bank.post",
+        "a.first.shop.bank.000003.post",
+        "first.shop.bank.x.post",
+        "first.shop.bank.1",
+    ):
+        assert named(Path(name)) is None
+
+
+def test_a_desk_folder_is_no_place_for_odd_runs(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match=r"a run cannot be called '\.\./x'"):
+        DeskFolder(tmp_path).run("../x")

@@ -1,0 +1,30 @@
+"""A party may be killed at any moment; the same command goes on, and the models come out bit-identical."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+SWEEP = Path(__file__).with_name("kill_sweep.py")
+
+
+def test_a_party_that_was_killed_goes_on_and_all_ends_bit_identical(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, str(SWEEP), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        # Every command is a fork, which the locks of MKL's own allocator do not survive for sure.
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_DISABLE_FAST_MM": "1"},
+    )
+    assert run.returncode == 0, run.stderr
+    lines = [json.loads(line) for line in run.stdout.splitlines()]
+    assert [line for line in lines if line["killed"] != 1 or not line["same"]] == []
+    counts = Counter((line["victim"], line["what"]) for line in lines)
+    for party in ("bank", "shop"):
+        assert counts[party, "after-record"] == 8  # 4 messages are sent, and 4 received
+        assert counts[party, "half-file"] == counts[party, "after-file"] == 4
+        assert counts[party, "inside-training"] == 3
