@@ -1,0 +1,147 @@
+"""`vesica nvflare prepare | start`: training between organisations over NVFlare."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from vesica.engines.nvflare.line import Line
+    from vesica.experiment.result import Result
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Train between organisations over NVFlare: a server at the host's, a client at each guest's, mutual TLS.",
+)
+
+
+@app.command()
+def prepare(
+    federation: Annotated[Path, typer.Argument(help="federation.toml; of each party its name is enough")],
+    out: Annotated[Path, typer.Option(help="a new folder: in it one for each party")],
+    address: Annotated[str, typer.Option(help="where the guests reach the host's machine; localhost: here alone")],
+    port: Annotated[int, typer.Option(min=1, max=65535, help="of the server")] = 8002,
+) -> None:
+    """Make what each organisation needs: certificates, keys, where the server is. Run it once, for all."""
+    from vesica.cli.display import say
+    from vesica.engines.nvflare import need_nvflare
+
+    need_nvflare()
+    from vesica.experiment.nvflare import prepare as prepare_all
+
+    kits = prepare_all(federation, out, address=address, port=port)
+    for kit in kits:
+        say(f"{kit.folder}: for '{kit.name}' alone{', who runs the server' if kit.is_host else ''}")
+    say("Next: give each party its folder over a channel that you both trust, and keep no copy: it has a private key.")
+    say("Its README.md says what to do there; then every party starts: vesica nvflare start FOLDER METHOD")
+
+
+@app.command()
+def start(
+    folder: Annotated[Path, typer.Argument(help="this party's prepared folder")],
+    method: Annotated[str, typer.Argument(help="see `vesica methods`")],
+    set: Annotated[list[str] | None, typer.Option(help="field=value, a hyper-parameter of the method")] = None,
+    wire: Annotated[str, typer.Option(help="float32, float16, bfloat16 or int8")] = "float32",
+    run: Annotated[str | None, typer.Option(help="this run's folder under runs/ [default: the method]")] = None,
+    seed: Annotated[int | None, typer.Option(help="for tests only: whoever knows it can read labels off")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    max_rounds: Annotated[int | None, typer.Option(help="refuse what would take more rounds")] = None,
+    max_bytes: Annotated[int | None, typer.Option(help="refuse what would take more bytes")] = None,
+    stop_at_bytes: Annotated[
+        int | None, typer.Option(help="end end-to-end training where one more batch would take more bytes")
+    ] = None,
+    wait: Annotated[
+        float | None, typer.Option(help="seconds a guest may take: later it is left out, or the run stops")
+    ] = None,
+    liveness: Annotated[
+        float, typer.Option(min=1, help="seconds without a sign of life, after which whoever waits stops")
+    ] = 300.0,
+    keep_messages: Annotated[
+        bool, typer.Option("--keep-messages", help="keep every message in the run folder")
+    ] = False,
+    json_file: Annotated[
+        str | None, typer.Option("--json", help="the host's: write the result as JSON to this file, - for stdout")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="the host's: write a report to this HTML file")] = None,
+) -> None:
+    """Take part in a run, in the foreground, to its end; the same command again goes on where it was stopped.
+
+    Every party gives the same method and settings. Exit code 0: finished. 2: bad input, or another party is missing.
+    """
+    from dataclasses import replace
+
+    from vesica.cli.commands import parse_settings, refuse_unwritable
+    from vesica.cli.display import announce, watch
+    from vesica.engines.nvflare import need_nvflare
+    from vesica.errors import InputError
+    from vesica.experiment.member import Plan
+    from vesica.methods import make_method
+    from vesica.protocol import Budget
+
+    need_nvflare()
+    from vesica.engines.nvflare.process import run_beside
+    from vesica.experiment.nvflare import Site, attend
+
+    refuse_unwritable(json_file, report=report)
+    budget = Budget(max_rounds, max_bytes)
+    chosen = make_method(method, parse_settings(set or []))
+    plan = Plan(chosen, wire=wire, budget=budget, wait=wait, stop_at_bytes=stop_at_bytes, seed=seed)  # type: ignore[arg-type]
+    site = Site.open(folder)
+    if not site.kit.is_host and (json_file or report):
+        raise InputError(f"the result is the host's: leave --json and --report to '{site.kit.host}'")
+    member = replace(site.member(plan, run or method), device=device, keep_messages=keep_messages)
+    if (member.out / "result.json").exists():
+        announce(f"{member.me}: this run is finished: {member.out}; another one needs another --run")
+        raise typer.Exit
+    announce(f"{member.me}: the server is {'this one, ' if site.kit.is_host else ''}at {site.kit.target}")
+
+    def program(line: Line) -> None:
+        attend(
+            line,
+            replace(member, progress=progress),
+            finish=lambda result: show(result, member.out, json_file=json_file, report=report),
+            liveness=liveness,
+            tell=lambda sentence: announce(f"{member.me}: {sentence}"),
+        )
+
+    with ending_the_process(), watch() as progress:
+        run_beside(site.kit, program, liveness=liveness)
+
+
+def show(result: Result | None, folder: Path, *, json_file: str | None, report: Path | None) -> None:
+    """The end, at the host with the result."""
+    from vesica.cli.commands import deliver
+    from vesica.cli.display import announce, print_results, say
+    from vesica.report import ReportedRun, write_report
+
+    if result is not None:
+        deliver([result.to_json()], json_file, one=True)
+        if report is not None:
+            entries = result.ledger.to_json() + result.scoring.to_json()
+            write_report(report, [ReportedRun(result.to_json(), entries, result.curve)])
+        if json_file != "-":
+            print_results([run.to_json() for run in (*result.milestones, result)])
+            for statement in result.statements:
+                say(statement)
+    announce(f"finished: {folder}")
+
+
+@contextmanager
+def ending_the_process() -> Iterator[None]:
+    """NVFlare leaves threads behind that would keep a finished process alive."""
+    from vesica.cli.ending import say_why
+    from vesica.errors import VesicaError
+
+    code = 0
+    try:
+        yield
+    except VesicaError as error:
+        code = say_why(error)
+    sys.stdout.flush()
+    os._exit(code)

@@ -1,0 +1,255 @@
+"""A party's mailbox: numbered frames in short calls, sent again until the other side has them in its journal."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from vesica.engines.nvflare.note import NO_RUN, Note, State
+from vesica.engines.nvflare.peer import Peer, Tell
+from vesica.engines.nvflare.run_file import keep_run, recall_run
+from vesica.errors import LateError, PartyError, ProtocolError, RunFolderError, VesicaError
+from vesica.protocol.journal import Journal
+
+TICK = 2.0  # seconds between two calls that only say how things stand
+LIVENESS = 300.0  # seconds without any call after which a party is out of reach
+AHEAD = 64  # so many frames of a peer may wait here unread
+SLOWEST_ANSWER, SLOWEST_RATE = 15.0, 1e5  # seconds a call may take, and bytes a second on top
+
+Call = Callable[[str, bytes, float], "bytes | None"]  # peer, note, seconds; None: it cannot be reached
+
+
+def silently(sentence: str) -> None:
+    """No one watches."""
+
+
+class Mailbox:
+    """Carries frames between this party and its peers by `call`, which makes one short call.
+
+    The journal is the outbox: what a peer has not taken is read from there and sent again. A peer that trains for hours
+    still answers calls; one that answers none for `liveness` seconds is out of reach, and whoever waits for it stops.
+    Whoever has `patience` also stops where a message takes longer than that.
+    """
+
+    def __init__(
+        self,
+        me: str,
+        host: str,
+        peers: Sequence[str],
+        call: Call,
+        *,
+        liveness: float = LIVENESS,
+        patience: float | None = None,
+        tell: Tell = silently,
+    ) -> None:
+        self.leads = me == host
+        self.liveness, self.patience, self.tick = liveness, patience, min(TICK, liveness / 5)
+        self._call, self._tell = call, tell
+        self._changed = threading.Condition()
+        self._peers = {name: Peer(name) for name in peers}
+        self._posts = {p.name: threading.Thread(target=self._post, args=[p], daemon=True) for p in self._peers.values()}
+        self._journal: Journal | None = None
+        self._run = NO_RUN
+        self._state = State.RUNNING
+        self._hurry = False  # to the end
+        self._settled = False  # the journal may go
+        self._failure: VesicaError | None = None
+
+    # The carrier.
+
+    def check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def deliver(self, sender: str, receiver: str, sequence: int, frame: memoryview) -> None:
+        self.check()
+        assert self._journal is not None
+        self._journal.sync()  # what others get is never forgotten here
+        with self._changed:
+            self._changed.notify_all()
+
+    def collect(
+        self, receiver: str, sender: str, sequence: int, kind: str, *, within: float | None = None
+    ) -> memoryview:
+        peer, began = self._peers[sender], time.monotonic()
+        with self._changed:
+            while sequence not in peer.inbox:
+                self.check()
+                waited = time.monotonic() - began
+                if within is None:
+                    self._check_presence(peer, f"'{kind}'", waited)
+                elif waited >= within:
+                    peer.late = True
+                    raise LateError(f"'{sender}' did not send '{kind}' in time")
+                self._changed.wait(self.tick if within is None else min(self.tick, within - waited))
+            return peer.inbox.pop(sequence)
+
+    def now(self, party: str) -> float:
+        return time.monotonic()
+
+    def resume(self, journal: Journal) -> None:
+        """Open the line: the first call says where this party stands, and learns where the other does."""
+        assert journal.folder is not None, "a run between organisations has a folder"
+        with self._changed:
+            self._journal, self._run = journal, recall_run(journal.folder)
+            if self.leads and self._run == NO_RUN:
+                self._take_name(secrets.token_bytes(len(NO_RUN)))
+            for peer in self._peers.values():
+                peer.arrived, peer.heard = journal.received_through(peer.name), time.monotonic()
+                journal.acknowledge_by(peer.name, partial(getattr, peer, "durable"))
+        for post in self._posts.values():
+            post.start()
+
+    # The end.
+
+    def settle(self) -> None:
+        """Stay until the peers have in their journals what was sent: then this party's may go.
+
+        To one that was given up it is enough to have sent it.
+        """
+        assert self._journal is not None
+        for peer in self._peers.values():
+            self._stay(peer, partial(peer.has, self._journal.sent_through(peer.name)))
+        self._settled = True
+
+    def close(self, state: State) -> None:
+        """Tell the others how it ended. A host stays until its guests have ended too, who may have to start again."""
+        if self.leads and state is State.FINISHED:
+            for peer in self._peers.values():
+                self._stay(peer, lambda peer=peer: peer.late)  # type: ignore[misc]
+        with self._changed:
+            self._state = state
+            self._changed.notify_all()
+        for name, post in self._posts.items():
+            if post.is_alive() and self._peers[name].state is not State.FINISHED:
+                post.join(3 * self.tick if self.leads else None)
+
+    def _stay(self, peer: Peer, reached: Callable[[], bool]) -> None:
+        """Until then, or until the peer has ended. A guest stops without its host; guests that have left have left."""
+        with self._changed:
+            self._hurry = True
+            while not reached() and peer.state is not State.FINISHED:
+                self.check()
+                if not self.leads:
+                    self._check_presence(peer, "its word that all has arrived", 0.0)
+                elif peer.state is State.FAILED or peer.silence > (3 * self.tick if peer.late else self.liveness):
+                    peer.late = True
+                    return
+                self._changed.wait(self.tick / 20)
+
+    def _check_presence(self, peer: Peer, what: str, waited: float) -> None:
+        """Stop waiting in vain, and name who is missing."""
+        why = peer.why_in_vain(what, liveness=self.liveness)
+        if why is None and self.patience is not None and waited > self.patience:
+            why = f"'{peer.name}' did not send {what} within {self.patience:g} s, and the method needs it: wait longer"
+        if why is not None:
+            raise ProtocolError(why)
+
+    # The calls.
+
+    def answer(self, caller: str, data: bytes) -> bytes:
+        """What a call is answered with; `caller` is who it proved to be."""
+        note = Note.unpack(data, peer=caller)
+        peer = self._peers.get(caller)
+        if peer is None:
+            raise ProtocolError(f"'{caller}' made a call and has no part in this run")
+        with self._changed:
+            peer.hear(self._tell)
+            if self._journal is None:
+                return Note(NO_RUN, State.PREPARING).pack()
+            if self._learn(peer, note) and note.sequence == peer.arrived + 1 and len(peer.inbox) < AHEAD:
+                peer.inbox[note.sequence] = memoryview(bytearray(note.frame))
+                peer.arrived += 1
+            self._changed.notify_all()
+            return self._note(peer).pack()
+
+    def _post(self, peer: Peer) -> None:
+        try:
+            while self._send_once(peer):
+                pass
+        except Exception as error:  # whoever waits for something raises it
+            with self._changed:
+                self._failure = error if isinstance(error, VesicaError) else PartyError(f"the line failed: {error!r}")
+                self._changed.notify_all()
+
+    def _send_once(self, peer: Peer) -> bool:
+        """The next frame for one peer, or a sign of life where there is none; False after the last one."""
+        with self._changed:
+            pause = self.tick / 20 if self._hurry else self.tick
+            self._changed.wait_for(lambda: self._ended() or self._due(peer), timeout=pause)
+            ended, note = self._ended(), self._note(peer)
+            sequence = (peer.there or 0) + 1 if self._due(peer) and not ended else 0
+        if sequence:
+            assert self._journal is not None
+            _, frame = next(self._journal.undelivered(peer.name, sequence - 1))
+            note = replace(note, sequence=sequence, frame=frame)
+        reply = self._call(peer.name, note.pack(), SLOWEST_ANSWER + len(note.frame) / SLOWEST_RATE)
+        with self._changed:
+            if reply is None:
+                peer.miss(self._tell)
+            else:
+                peer.hear(self._tell)
+                self._learn(peer, Note.unpack(reply, peer=peer.name))
+                self._changed.notify_all()
+            if reply is None or sequence > (peer.there or 0):  # it cannot be reached, or its inbox is full
+                self._changed.wait_for(lambda: self._ended() and not ended, timeout=self.tick / 2)
+            return not ended or (reply is None and self._insists(peer))
+
+    def _insists(self, host: Peer) -> bool:
+        """A guest that has finished wants its host to know."""
+        return not self.leads and self._state is State.FINISHED and host.silence < self.liveness
+
+    def _ended(self) -> bool:
+        return self._state is not State.RUNNING
+
+    def _due(self, peer: Peer) -> bool:
+        assert self._journal is not None
+        unsent = peer.there is not None and self._journal.sent_through(peer.name) > peer.there
+        return unsent and not self._settled
+
+    def _note(self, peer: Peer) -> Note:
+        assert self._journal is not None
+        durable = self._journal.durable_through(peer.name)  # first: it never overtakes what is read after it
+        taken = self._journal.received_through(peer.name)
+        state = State.REFUSING if peer.foreign else self._state
+        return Note(self._run, state, arrived=peer.arrived, taken=taken, durable=durable)
+
+    def _learn(self, peer: Peer, note: Note) -> bool:
+        """What a peer says of itself; False where it is not, or not yet, in this run."""
+        if note.state is State.PREPARING:
+            peer.state, peer.there = note.state, None
+            return False
+        new = self._run == NO_RUN and not self.leads
+        in_this = (new or note.run == self._run) and note.state is not State.REFUSING
+        if not in_this or not self._has_sent(peer, note.arrived):
+            self._face_other_run(peer, note)
+            return False
+        if new:
+            self._take_name(note.run)
+        peer.learn(note)
+        return True
+
+    def _has_sent(self, peer: Peer, frames: int) -> bool:
+        """A peer that has more from here than this journal knows had it from another one."""
+        assert self._journal is not None
+        return frames <= self._journal.sent_through(peer.name)
+
+    def _take_name(self, run: bytes) -> None:
+        assert self._journal is not None
+        assert self._journal.folder is not None
+        keep_run(self._journal.folder, run)
+        self._run = run
+
+    def _face_other_run(self, peer: Peer, note: Note) -> None:
+        assert self._journal is not None
+        if self.leads:  # a guest without a run is new, unless something of it is in the journal
+            peer.foreign = note.run != NO_RUN or self._journal.received_through(peer.name) > 0
+        else:
+            self._failure = RunFolderError(
+                f"'{peer.name}' is in another run than the one in {self._journal.folder}: give the folder of that run, "
+                "or a new one at every party"
+            )

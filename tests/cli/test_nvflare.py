@@ -1,0 +1,100 @@
+"""`vesica nvflare prepare | start`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Answer
+from engines.nvflare.organisations import Processes, command, free_port, prepare_all, write_tables
+
+METHOD = ("one-shot", "--set", "guest_steps=20", "--set", "host_epochs=3")
+LIMIT = 300
+
+
+def test_prepared_and_started_at_each_party_a_run_ends_with_the_result_at_the_host(
+    vesica: Callable[..., Answer], tmp_path: Path
+) -> None:
+    federation, parties = write_tables(tmp_path, ["shop"]), tmp_path / "parties"
+    where = ("--out", parties, "--address", "localhost", "--port", free_port())
+    prepared = vesica("nvflare", "prepare", federation, *where)
+    assert prepared.code == 0
+    assert "for 'bank' alone, who runs the server" in prepared.out
+    assert "vesica nvflare start FOLDER METHOD" in prepared.out
+    for name in ("bank", "shop"):
+        for file in (f"{name}.csv", "common.csv"):
+            (parties / name / file).write_bytes((tmp_path / file).read_bytes())
+    with Processes() as processes:
+        shop = processes.start(*command("start", parties / "shop", *METHOD))
+        outputs = ("--json", tmp_path / "result.json", "--report", tmp_path / "report.html")
+        bank = processes.start(*command("start", parties / "bank", *METHOD, *outputs))
+        said = {"bank": bank.communicate(timeout=LIMIT)[0], "shop": shop.communicate(timeout=LIMIT)[0]}
+        assert (bank.returncode, shop.returncode) == (0, 0), said
+    assert "bank: 'shop' is here" in said["bank"]
+    assert "shop: 'bank' is here" in said["shop"]
+    assert all("finished: " in words for words in said.values())
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert (result["method"], result["rounds"], result["seed"]) == ("one-shot", 3, None)
+    assert (tmp_path / "report.html").exists()
+    again = vesica("nvflare", "start", parties / "shop", *METHOD)
+    assert again.code == 0
+    assert "this run is finished" in again.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["shop", "one-shoot"], "there is no method 'one-shoot'; did you mean 'one-shot'?"),
+        (["shop", "one-shot", "--json", "-"], "the result is the host's: leave --json and --report to 'bank'"),
+        (["nobody", "one-shot"], "was not made by `vesica nvflare prepare`"),
+        (["shop", "one-shot", "--set", "steps=1"], "method 'one-shot' has no field 'steps'"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    arguments: list[str], said: str, vesica: Callable[..., Answer], tmp_path: Path
+) -> None:
+    parties = prepare_all(tmp_path, guests=["shop"])
+    answer = vesica("nvflare", "start", parties / arguments[0], *arguments[1:])
+    assert answer.code == 2
+    assert said in answer.err
+    assert len(answer.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("local.toml", "common =", "comon =", "has an unknown key 'comon'; did you mean 'common'?"),
+        ("local.toml", '"runs"', "3", "runs is 3 and should be a path"),
+        ("local.toml", "common = ", "common ", "local.toml cannot be read as TOML"),
+        ("local.toml", '"common.csv"', '"nowhere.csv"', "nowhere.csv"),
+        ("federation.toml", '"bank"', '"bench"', "has the host 'bench' and the server is of 'bank'"),
+        ("shop.csv", "c000,", "x000,", "1 of the 90 common ids, such as 'c000', are not in the table of 'shop'"),
+    ],
+)
+def test_what_a_party_puts_into_its_folder_is_checked_before_anything_starts(
+    file: str, old: str, new: str, said: str, vesica: Callable[..., Answer], tmp_path: Path
+) -> None:
+    path = prepare_all(tmp_path, guests=["shop"]) / "shop" / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    answer = vesica("nvflare", "start", path.parent, *METHOD)
+    assert answer.code == 2
+    assert said in answer.err
+
+
+def test_without_nvflare_it_says_what_to_install(
+    vesica: Callable[..., Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vesica.engines.nvflare.find_spec", lambda name: None)
+    answer = vesica("nvflare", "prepare", tmp_path / "f.toml", "--out", tmp_path / "out", "--address", "localhost")
+    assert answer.code == 2
+    assert "pip install 'vesica[nvflare]'" in answer.err
+
+
+def test_run_says_which_command_starts_nvflare(vesica: Callable[..., Answer]) -> None:
+    answer = vesica("run", "one-shot", "--data", "credit", "--engine", "nvflare")
+    assert answer.code == 2
+    assert "use `vesica nvflare start`" in answer.err
