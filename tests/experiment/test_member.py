@@ -15,6 +15,7 @@ from vesica.data import Federation
 from vesica.data.membership import read_membership
 from vesica.errors import AgreementError, InputError, RunFolderError
 from vesica.experiment import fit
+from vesica.experiment.folder import RunFolder
 from vesica.experiment.member import Member, Plan
 from vesica.experiment.result import Result
 from vesica.methods import FedOnce, FewShot, OneShot, SplitNN
@@ -151,6 +152,23 @@ def test_the_secret_of_a_run_is_for_its_owner_alone(tmp_path: Path) -> None:
     secret = tmp_path / "runs" / "shop" / "shop" / "journal" / "secret"
     assert secret.stat().st_mode & 0o777 == 0o600
     assert len(secret.read_bytes()) == 32
+
+
+def test_who_is_killed_just_before_the_end_can_still_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_tables(tmp_path)
+    members = [member(path, name, Plan(METHODS["one-shot"]), tmp_path / "runs") for name in ("bank", "shop")]
+    finish = RunFolder.finish
+    killed = []
+
+    def die_once(self: RunFolder, *given: Any, **named: Any) -> None:
+        if self.path not in killed:
+            killed.append(self.path)
+            raise NotThereError("killed")
+        finish(self, *given, **named)
+
+    monkeypatch.setattr(RunFolder, "finish", die_once)
+    take_turns(members, Shelf())
+    assert len(killed) == 2
 
 
 def test_other_common_ids_are_refused(tmp_path: Path) -> None:

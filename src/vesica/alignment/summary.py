@@ -16,6 +16,7 @@ from vesica.alignment.normalisation import Column, Columns, Rules
 from vesica.errors import ProtocolError
 
 LONGEST = 64  # longer keys count as this long
+TYPES = {"text", "whole numbers", "numbers", "dates", "other values"}
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,9 @@ def from_text(text: str, *, keys: int, party: str) -> tuple[Summary, ...]:
 
 def _from_json(said: Mapping[str, Any]) -> Summary:
     lengths = {int(length): _count(count) for length, count in said["lengths"].items()}
-    types = {str(name)[:LONGEST]: _count(count) for name, count in said["types"].items()}
+    types = {name: _count(count) for name, count in said["types"].items()}
+    if not types.keys() <= TYPES:
+        raise ValueError("types")
     if not lengths or not all(1 <= length <= LONGEST for length in lengths):
         raise ValueError("lengths")
     names = ("keys", "digits", "lower", "upper", "other", "zeros", "spaces")

@@ -80,8 +80,9 @@ def _test_rows(file: FederationFile, *, reads: bool) -> TestRows:
     values: dict[str, Any] = file.section("test")
     ids = None
     if "rows" in values:
-        id = file.need(file.section("host"), "id", "host")
-        ids = read_table(file.beside(values["rows"]), id=id).ids if reads else np.empty(0, dtype=object)
+        ids = np.empty(0, dtype=object)
+        if reads:
+            ids = read_table(file.beside(values["rows"]), id=file.need(file.section("host"), "id", "host")).ids
     return TestRows(float(values.get("fraction", 0.2)), ids, int(values.get("seed", 0)))
 
 

@@ -28,7 +28,7 @@ from vesica.methods import Method
 from vesica.protocol import Budget, Ledger, Link
 from vesica.protocol.agreement import digest_of
 from vesica.protocol.budget import Meter
-from vesica.protocol.journal import Journal
+from vesica.protocol.journal import Journal, sync
 from vesica.protocol.link import Conversation, Progress, Transport, silently
 from vesica.protocol.message import Wire
 from vesica.protocol.resumable import recall
@@ -174,8 +174,9 @@ class Member:
     def save(self, folder: RunFolder, outcome: Outcome, said: Mapping[str, Any]) -> None:
         outcome.model.save(folder.party(self.me))
         write_lines(folder.party(self.me) / "ledger.jsonl", said_in(outcome))
-        (folder.journal(self.me) / "secret").unlink(missing_ok=True)
         folder.finish(said, drop_journals_of=() if self.keep_messages else [self.me])
+        # Not before: who is killed until here needs it to go on.
+        (folder.journal(self.me) / "secret").unlink(missing_ok=True)
 
 
 def keep_secret(path: Path, seed: int | None) -> bytes | int:
@@ -189,6 +190,7 @@ def keep_secret(path: Path, seed: int | None) -> bytes | int:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
+        sync(path.parent)
     return path.read_bytes()
 
 

@@ -101,6 +101,10 @@ def sections_of(file: FederationFile, me: str) -> dict[str, dict[str, Any]]:
     """What is said of each party, the host first; `me` is one of them."""
     parties = [("host", file.section("host")), *(("guest", guest) for guest in file.guests)]
     sections = {file.need(values, "name", section): values for section, values in parties}
+    if len(sections) < len(parties):
+        raise InputError(f"{file.path} has two parties of one name: give each a name of its own")
+    if len(sections) < 2:
+        raise InputError(f"{file.path} has no guest: there is nobody to talk to")
     if me not in sections:
         raise InputError(f"{file.path} has no party '{me}'{nearest(me, sections)}")
     return sections

@@ -13,6 +13,7 @@ from vesica.data.toml import FederationFile
 from vesica.engines.post.desk import Desk
 from vesica.engines.post.envelope import Mark
 from vesica.engines.post.folder import DeskFolder
+from vesica.engines.post.keys import check_name
 from vesica.experiment.alignment import bulk_of
 from vesica.experiment.post import sections_of
 from vesica.protocol import Budget, Ledger, Link
@@ -36,6 +37,7 @@ def align_by_post(
     The secret of an alignment is never stored, so it has no second life: it waits for files, and calls `linger`
     with a sentence that says for which.
     """
+    check_name(label, "a run")
     file, me = FederationFile(federation), folder.identity().name
     sections = sections_of(file, me)
     table = file.beside(file.need(sections[me], "table", me))
@@ -45,6 +47,8 @@ def align_by_post(
     host, *guests = sections
     cards = folder.cards(list(sections))
     mark = Mark.of(label, federation={"parties": list(cards)}, method={"name": "align"}, cards=list(cards.values()))
+    for left in list(folder.leaving(label)):  # of an earlier alignment, which nothing goes on from
+        left.unlink()
     desk = Desk(folder, mark, cards, host=host, linger=linger)
     journal = Journal(None, guests if me == host else [host])
     desk.resume(journal)

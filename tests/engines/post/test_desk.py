@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -97,6 +98,75 @@ def test_a_replay_of_an_earlier_run_of_the_same_name_is_refused(folders: dict[st
     shutil.copytree(folders["shop"].outbox("bank"), folders["bank"].inbox / "unpacked")
     shutil.copy(folders["shop"].outbox("bank") / "first.shop.bank.000001.post", folders["bank"].inbox / "z.eml")
     assert receive(bank, "shop", 1) == b"new"
+
+
+def test_a_replay_of_all_that_the_host_said_is_refused_at_the_guest(folders: dict[str, DeskFolder]) -> None:
+    bank, shop = sit_down(folders["bank"], life="one"), sit_down(folders["shop"], life="one")
+    send(bank, "shop", 1, b"begin")
+    carry(folders["bank"], folders["shop"])
+    receive(shop, "bank", 1)
+    send(shop, "bank", 1, b"answer")
+    carry(folders["shop"], folders["bank"])
+    receive(bank, "shop", 1)
+    send(bank, "shop", 2, b"positions")
+    carry(folders["bank"], folders["shop"])
+    assert receive(shop, "bank", 2) == b"positions"
+    again = sit_down(folders["shop"], life="two")  # the same files, and a guest that begins anew
+    assert receive(again, "bank", 1) == b"begin"
+    with pytest.raises(PostError, match="is of an earlier run that was also called 'first'"):
+        receive(again, "bank", 2)
+
+
+def test_a_guest_that_begins_anew_in_the_middle_is_refused_at_the_host(folders: dict[str, DeskFolder]) -> None:
+    bank = sit_down(folders["bank"])
+    send(bank, "shop", 1, b"begin")
+    carry(folders["bank"], folders["shop"])
+    for life, number in (("one", 1), ("two", 2)):
+        shop = sit_down(folders["shop"], life=life)
+        receive(shop, "bank", 1)
+        send(shop, "bank", number, life.encode())
+        carry(folders["shop"], folders["bank"])
+        if life == "one":
+            assert receive(bank, "shop", 1) == b"one"
+    with pytest.raises(PostError, match="or of one begun anew"):
+        receive(bank, "shop", 2)
+
+
+def test_whoever_lingers_waits_beside_a_stale_file(folders: dict[str, DeskFolder]) -> None:
+    old = sit_down(folders["bank"], life="one")
+    send(old, "shop", 1, b"old")
+    carry(folders["bank"], folders["shop"])
+    stale = folders["shop"].inbox / "first.bank.shop.000001.post"
+    stale.rename(stale.with_name("old.eml"))
+    new = sit_down(folders["bank"], life="two")
+    send(new, "shop", 1, b"new")
+    carry(folders["bank"], folders["shop"])
+    said = []
+
+    def take_away(sentence: str) -> None:
+        said.append(sentence)
+        (folders["shop"].inbox / "old.eml").unlink()
+        shop._inbox._letters.pop(folders["shop"].inbox / "old.eml")
+
+    shop = sit_down(folders["shop"], linger=take_away)
+    assert receive(shop, "bank", 1) == b"new"
+    assert len(said) == 1
+    assert "is of an earlier run" in said[0]
+
+
+def test_a_good_file_of_the_same_size_and_time_replaces_a_bad_one(folders: dict[str, DeskFolder]) -> None:
+    bank, shop = sit_down(folders["bank"]), sit_down(folders["shop"])
+    send(bank, "shop", 1, b"hello")
+    (copy,) = carry(folders["bank"], folders["shop"])
+    good, stat = copy.read_bytes(), copy.stat()
+    copy.write_bytes(good[:-1] + b"x")
+    os.utime(copy, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    with pytest.raises(PostError, match="not signed"):
+        receive(shop, "bank", 1)
+    copy.unlink()
+    copy.write_bytes(good)
+    os.utime(copy, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert receive(shop, "bank", 1) == b"hello"
 
 
 def test_a_guest_between_two_beginnings_does_not_guess(folders: dict[str, DeskFolder]) -> None:

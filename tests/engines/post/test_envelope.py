@@ -37,7 +37,7 @@ class Scene:
         self.folders = make_desks(root, "bank", "shop", "thief")
         self.bank, self.shop = self.folders["bank"], self.folders["shop"]
         self.mark = mark_of(self.bank)
-        self.header = Header(self.mark, "ab" * 32, "shop", "bank", 3, 2)
+        self.header = Header(self.mark, "ab" * 32, "shop", "bank", 3, 2, "cd" * 32)
         self.good = self.seal(self.header)
 
     def seal(self, header: Header, *, by: str = "shop", to: str = "bank", content: bytes = SECRET) -> bytes:
@@ -89,7 +89,7 @@ def test_the_layout_is_the_documented_one(scene: Scene) -> None:
     (length,) = LENGTH.unpack(scene.good[len(MAGIC) : PREFIX])
     header = json.loads(scene.good[PREFIX : PREFIX + length])
     assert header.keys() == {
-        *("run", "federation", "method", "cards", "session", "sender", "receiver", "number", "held", "key"),
+        *("run", "federation", "method", "cards", "session", "sender", "receiver", "number", "held", "fresh", "key"),
     }
     assert len(scene.good) == PREFIX + length + len(SECRET) + TAG + SIGNATURE
 
@@ -278,3 +278,20 @@ def test_names_of_messages_are_known() -> None:
 def test_a_desk_folder_is_no_place_for_odd_runs(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"a run cannot be called '\.\./x'"):
         DeskFolder(tmp_path).run("../x")
+
+
+def test_one_guest_cannot_pass_anothers_body_off_as_its_own(tmp_path: Path) -> None:
+    folders = make_desks(tmp_path, "bank", "shop", "camera")
+    bank, mark = folders["bank"].identity(), mark_of(folders["bank"])
+    header = Header(mark, "ab" * 32, "shop", "bank", 3, 2, "cd" * 32)
+    good = seal(memoryview(SECRET), header, sender=folders["shop"].identity(), receiver=bank.card)
+    (length,) = LENGTH.unpack(good[len(MAGIC) : PREFIX])
+    key = json.loads(good[PREFIX : PREFIX + length])["key"]
+    start = replace(header, sender="camera", key=key).to_bytes()
+    signed = start + good[PREFIX + length : -SIGNATURE]
+    (folders["bank"].inbox / "x").write_bytes(signed + folders["camera"].identity().signing.sign(signed))
+    inbox = Inbox(folders["bank"], mark, bank, senders=folders["bank"].cards(["shop", "camera"]))
+    inbox.look()
+    (letter,) = inbox.letters()
+    with pytest.raises(PostError, match="not encrypted to the card of 'bank'"):
+        inbox.open(letter)

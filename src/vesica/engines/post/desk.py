@@ -26,7 +26,8 @@ class Desk:
     """Carries the messages of one party in one run, whatever program it runs.
 
     A message belongs to a session, which the host draws when the run begins and a guest learns from the host's first
-    message: so nothing of an earlier run of the same name is taken.
+    message. A guest draws a number of its own, which the host's messages bear once it has heard it. So neither takes
+    anything of an earlier run of the same name.
     Where a file is missing it leaves with WaitingForFile, or calls `linger` with that sentence and looks again.
     """
 
@@ -63,6 +64,8 @@ class Desk:
         if self._me.name == self._host and self._notes.session is None:
             self._notes.begin(secrets.token_hex(32))
         self._session = self._notes.session
+        if self._me.name != self._host and self._notes.fresh(self._me.name) is None:
+            self._notes.hear(self._me.name, secrets.token_hex(32))
         self._inbox.look()
         for peer in self._peers:
             sent = range(1, journal.sent_through(peer) + 1)
@@ -88,12 +91,12 @@ class Desk:
         wanted = file_name(self._mark.run, sender, self._me.name, sequence)
         while True:
             self._inbox.look()
-            letter = self._find(sender, sequence)
+            letter, stale = self._find(sender, sequence)
             if letter is not None:
                 return self._inbox.open(letter)
             self._leave_if_late(sender, sequence, kind, within=within)
             missing = f"waiting for {wanted} ('{kind}') from '{sender}': put it into {self._folder.inbox}"
-            reason = self._inbox.fault_of(wanted) or WaitingForFile(missing)
+            reason = stale or self._inbox.fault_of(wanted) or WaitingForFile(missing)
             if self._linger is None:
                 raise reason
             self._linger(str(reason))
@@ -119,24 +122,36 @@ class Desk:
 
     # What has come.
 
-    def _find(self, sender: str, number: int) -> Letter | None:
+    def _find(self, sender: str, number: int) -> tuple[Letter | None, PostError | None]:
+        """The message, if it is there; if not, what is wrong with one that is there in its stead."""
         letters = list(self._inbox.letters(sender, number))
         sessions = {letter.header.session for letter in letters}
         if self._session is None and sender == self._host and number == 1 and len(sessions) == 1:
             self._session = sessions.pop()
             self._notes.begin(self._session)
-        fitting = [letter for letter in letters if letter.header.session == self._session]
+        fitting = [letter for letter in letters if self._fits(letter)]
         if letters and not fitting:
             files = " and ".join(str(letter.path) for letter in letters)
-            raise PostError(
-                f"{files} of '{sender}' is of an earlier run that was also called '{self._mark.run}': remove what is "
-                "old, or begin again under another name at all parties"
+            return None, PostError(
+                f"{files} of '{sender}' is of an earlier run that was also called '{self._mark.run}', or of one begun "
+                "anew: remove what is old, or begin again under another name at all parties"
             )
-        return fitting[0] if fitting else None
+        if fitting and self._me.name == self._host and self._notes.fresh(sender) is None:
+            self._notes.hear(sender, fitting[0].header.fresh)
+        return (fitting[0] if fitting else None), None
+
+    def _fits(self, letter: Letter) -> bool:
+        """Whether it is of this session, and of the guest's own beginning of it."""
+        header = letter.header
+        if header.session != self._session:
+            return False
+        if self._me.name == self._host:
+            return header.fresh != "" and self._notes.fresh(header.sender) in (None, header.fresh)
+        return header.fresh in ("", self._notes.fresh(self._me.name))
 
     def _held_by(self, peer: str) -> int:
         """How many of the messages to a peer it has for good, by its own word."""
-        mine = [letter.header for letter in self._inbox.letters(peer) if letter.header.session == self._session]
+        mine = [letter.header for letter in self._inbox.letters(peer) if self._fits(letter)]
         return max([self._dropped[peer], *(header.held for header in mine)])
 
     def _check_held(self, peer: str) -> None:
@@ -165,7 +180,9 @@ class Desk:
         if self._session is None:
             raise PostError(f"'{self._host}' has not begun the run '{self._mark.run}', so nothing can be sent to it")
         held = self._journal.durable_through(receiver)
-        header = Header(self._mark, self._session, self._me.name, receiver, number, held)
+        guest = receiver if self._me.name == self._host else self._me.name
+        fresh = self._notes.fresh(guest) or ""
+        header = Header(self._mark, self._session, self._me.name, receiver, number, held, fresh)
         self._folder.outbox(receiver).mkdir(mode=0o700, parents=True, exist_ok=True)
         sealed = seal(frame, header, sender=self._me, receiver=self._peers[receiver])
         write_whole(self._folder.outbox(receiver) / header.file_name, sealed)
@@ -189,5 +206,5 @@ class Desk:
 
     def _remove_received(self, is_done: Callable[[Letter], bool]) -> None:
         for letter in () if self._keep_messages else list(self._inbox.letters()):
-            if letter.header.session == self._session and is_done(letter):
+            if self._fits(letter) and is_done(letter):
                 self._inbox.remove(letter)

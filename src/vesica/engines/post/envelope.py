@@ -37,6 +37,7 @@ MAX_HEADER = 4096
 MAX_FILE = PREFIX + MAX_HEADER + MAX_FRAME + TAG + SIGNATURE
 COUNTS = range(2**53)
 NONCE = bytes(12)
+FRESH = re.compile(rf"(?:{KEY.pattern})?")
 FILE_NAME = re.compile(rf"(?:{NAME.pattern}\.){{3}}[0-9]{{6,16}}\.post")
 
 
@@ -81,6 +82,7 @@ class Header:
     receiver: str
     number: int  # of this message, from 1, among those of the sender to the receiver
     held: int  # so many messages of the receiver the sender has for good
+    fresh: str  # drawn by the guest of the two; in the host's messages "" until it has heard it
     key: str = ""  # a public key that is used once
 
     @property
@@ -185,7 +187,7 @@ def _parse(path: Path, text: bytes) -> Header:
     except (ValueError, RecursionError):
         said = None
     texts = {"run": NAME, "federation": KEY, "method": KEY, "cards": KEY, "session": KEY, "key": KEY}
-    texts |= {"sender": NAME, "receiver": NAME}
+    texts |= {"sender": NAME, "receiver": NAME, "fresh": FRESH}
     if not isinstance(said, dict) or said.keys() != texts.keys() | {"number", "held"}:
         _refuse(path, "damaged: its header cannot be read")
     for name, pattern in texts.items():

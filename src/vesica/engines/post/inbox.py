@@ -29,13 +29,17 @@ class Inbox:
     def __init__(self, folder: DeskFolder, mark: Mark, me: Identity, *, senders: Mapping[str, Card]) -> None:
         self._folder, self._mark, self._me, self._senders = folder, mark, me, senders
         self._letters: dict[Path, Letter] = {}
-        self._seen: dict[Path, tuple[int, int]] = {}
+        self._seen: dict[Path, tuple[int, ...]] = {}
         self._refused: dict[Path, _Refused] = {}
 
     def look(self) -> None:
         """Read what is new since the last time."""
         for path in self._folder.arrived():
-            stamp = path.stat().st_mtime_ns, path.stat().st_size
+            try:
+                found = path.stat()
+            except FileNotFoundError:  # somebody has just taken it away
+                continue
+            stamp = found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
             if self._seen.get(path) != stamp:
                 self._seen[path] = stamp
                 self._take_in(path)

@@ -13,7 +13,7 @@ from vesica.errors import RunFolderError
 from vesica.protocol.journal import sync
 
 EVERYONE = "everyone"
-_SESSION, _ASKED = "session", "asked.json"
+_SESSION, _FRESH, _ASKED = "session", "fresh", "asked.json"
 
 
 class Notes:
@@ -33,6 +33,13 @@ class Notes:
     def begin(self, session: str) -> None:
         self._write(_SESSION, session)
 
+    def fresh(self, guest: str) -> str | None:
+        """What a guest has drawn for this run, at the guest itself or as the host has heard it."""
+        return self._read(f"{_FRESH}-{guest}")
+
+    def hear(self, guest: str, fresh: str) -> None:
+        self._write(f"{_FRESH}-{guest}", fresh)
+
     def asked(self, what: str) -> float:
         """When this was asked for the first time; the last thing is remembered, and what everyone was asked for."""
         moments = self._moments()
@@ -46,7 +53,10 @@ class Notes:
         return next((what for what in self._moments() if what != EVERYONE), None)
 
     def _moments(self) -> dict[str, float]:
-        return json.loads(self._read(_ASKED) or "{}")  # type: ignore[no-any-return]
+        try:
+            return {str(what): float(moment) for what, moment in json.loads(self._read(_ASKED) or "{}").items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise RunFolderError(f"{self._folder} is torn ({_ASKED}): start again under another name") from error
 
     def _read(self, name: str) -> str | None:
         if self._folder is None:
