@@ -7,9 +7,12 @@ import inspect
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from vesica.experiment.result import Result
 
 from vesica.cli.align import align
 
@@ -80,13 +83,12 @@ def run(
     report: Report = None,
 ) -> None:
     """Train a method on a federation and score it on the test rows."""
-    from vesica.cli.display import print_results, say, watch
+    from vesica.cli.display import watch
     from vesica.data import Federation, make_federation
     from vesica.errors import InputError
     from vesica.experiment import fit
     from vesica.methods import make_method
     from vesica.protocol import Budget
-    from vesica.report import ReportedRun, write_report
 
     refuse_unwritable(json_file, report=report)
     chosen = make_method(method, parse_settings(set or []))
@@ -138,6 +140,14 @@ def run(
             absent=absent or [],
             stop_at_bytes=stop_at_bytes,
         )
+    hand_out(result, json_file=json_file, report=report)
+
+
+def hand_out(result: Result, *, json_file: str | None, report: Path | None) -> None:
+    """A result to wherever it was asked for, and else to the terminal."""
+    from vesica.cli.display import print_results, say
+    from vesica.report import ReportedRun, write_report
+
     deliver([result.to_json()], json_file, one=True)
     if report is not None:
         entries = result.ledger.to_json() + result.scoring.to_json()

@@ -116,19 +116,11 @@ def start(
 
 def show(result: Result | None, folder: Path, *, json_file: str | None, report: Path | None) -> None:
     """The end, at the host with the result."""
-    from vesica.cli.commands import deliver
-    from vesica.cli.display import announce, print_results, say
-    from vesica.report import ReportedRun, write_report
+    from vesica.cli.commands import hand_out
+    from vesica.cli.display import announce
 
     if result is not None:
-        deliver([result.to_json()], json_file, one=True)
-        if report is not None:
-            entries = result.ledger.to_json() + result.scoring.to_json()
-            write_report(report, [ReportedRun(result.to_json(), entries, result.curve)])
-        if json_file != "-":
-            print_results([run.to_json() for run in (*result.milestones, result)])
-            for statement in result.statements:
-                say(statement)
+        hand_out(result, json_file=json_file, report=report)
     announce(f"finished: {folder}")
 
 

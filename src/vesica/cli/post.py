@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vesica.cli.commands import deliver, parse_settings, refuse_unwritable
+from vesica.cli.commands import hand_out, parse_settings, refuse_unwritable
 
 if TYPE_CHECKING:
     from vesica.engines.post.folder import DeskFolder
     from vesica.experiment.post import Correspondence
-    from vesica.experiment.result import Result
 
 WAITING = 3  # exit code
 LOOK_EVERY = 1.0  # seconds
@@ -220,18 +219,3 @@ def to_carry(files: Iterable[Path]) -> list[str]:
 def tell(sentences: Iterable[str], *, aside: bool = False) -> None:
     for sentence in sentences:
         typer.echo(sentence, err=aside)
-
-
-def hand_out(result: Result, *, json_file: str | None, report: Path | None) -> None:
-    """The host's result, as `vesica run` gives it."""
-    from vesica.cli.display import print_results, say
-    from vesica.report import ReportedRun, write_report
-
-    deliver([result.to_json()], json_file, one=True)
-    if report is not None:
-        entries = result.ledger.to_json() + result.scoring.to_json()
-        write_report(report, [ReportedRun(result.to_json(), entries, result.curve)])
-    if json_file != "-":
-        print_results([run.to_json() for run in (*result.milestones, result)])
-        for statement in result.statements:
-            say(statement)
