@@ -224,6 +224,24 @@ def test_a_host_stays_until_its_guests_have_ended(wires: Wires, tmp_path: Path) 
     assert not closing.is_alive()
 
 
+def test_the_next_run_hears_nothing_of_one_that_is_over(wires: Wires, tmp_path: Path) -> None:
+    bank, shop = pair(wires, tmp_path)
+    until(lambda: shop.box._run != NO_RUN)
+    closing = threading.Thread(target=bank.box.close, args=[State.FINISHED])
+    closing.start()
+    shop.box.close(State.FINISHED)
+    closing.join(5)
+    assert not any(post.is_alive() for box in (bank.box, shop.box) for post in box._posts.values())
+    fresh = Party(wires, "shop", tmp_path / "next" / "shop", "bank").join()
+    for state in (State.FINISHED, State.FAILED):
+        fresh.box.answer("bank", Note(bank.box._run, state).pack())
+    assert fresh.box._run == NO_RUN
+    wires.boxes["bank"] = Party(wires, "bank", tmp_path / "next" / "bank", "shop").join().box
+    fresh.send("bank", 1, "up")
+    until(lambda: fresh.box._run == wires.boxes["bank"]._run)
+    assert fresh.box._run != bank.box._run
+
+
 def test_calls_of_others_and_frames_out_of_order_are_refused(wires: Wires, tmp_path: Path) -> None:
     bank, shop = pair(wires, tmp_path)
     until(lambda: shop.box._run != NO_RUN)

@@ -38,7 +38,10 @@ def simulated(request: pytest.FixtureRequest, parties: Path, tmp_path_factory: p
     """The method's name, and the folder of the same run in one process."""
     federation = Federation.from_toml(parties.parent / "federation.toml")
     out = tmp_path_factory.mktemp("in-process") / "run"
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as in the parties' processes: sums in another order differ in their last bits
     fit(METHODS[request.param], federation, seed=SEED, out=out)
+    torch.set_num_threads(threads)
     return request.param, out
 
 

@@ -117,7 +117,10 @@ class Mailbox:
         self._settled = True
 
     def close(self, state: State) -> None:
-        """Tell the others how it ended. A host stays until its guests have ended too, who may have to start again."""
+        """Tell the others how it ended. A host stays until its guests have ended too, who may have to start again.
+
+        Then no call of this run is under way: the next run over the same line hears nothing of it.
+        """
         if self.leads and state is State.FINISHED:
             for peer in self._peers.values():
                 self._stay(peer, lambda peer=peer: peer.late)  # type: ignore[misc]
@@ -125,8 +128,9 @@ class Mailbox:
             self._state = state
             self._changed.notify_all()
         for name, post in self._posts.items():
-            if post.is_alive() and self._peers[name].state is not State.FINISHED:
-                post.join(3 * self.tick if self.leads else None)
+            if post.is_alive():
+                over = self.leads or self._peers[name].state is State.FINISHED
+                post.join(3 * self.tick if over else None)
 
     def _stay(self, peer: Peer, reached: Callable[[], bool]) -> None:
         """Until then, or until the peer has ended. A guest stops without its host; guests that have left have left."""
@@ -182,6 +186,8 @@ class Mailbox:
             pause = self.tick / 20 if self._hurry else self.tick
             self._changed.wait_for(lambda: self._ended() or self._due(peer), timeout=pause)
             ended, note = self._ended(), self._note(peer)
+            if ended and peer.state is State.FINISHED:  # it has heard all it wanted
+                return False
             sequence = (peer.there or 0) + 1 if self._due(peer) and not ended else 0
         if sequence:
             assert self._journal is not None
@@ -224,6 +230,8 @@ class Mailbox:
             peer.state, peer.there = note.state, None
             return False
         new = self._run == NO_RUN and not self.leads
+        if new and note.state in (State.FINISHED, State.FAILED):  # a run that is over is not the one that begins here
+            return False
         in_this = (new or note.run == self._run) and note.state is not State.REFUSING
         if not in_this or not self._has_sent(peer, note.arrived):
             self._face_other_run(peer, note)
