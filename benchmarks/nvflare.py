@@ -157,7 +157,7 @@ def travel(kit: Kit) -> None:
         if kit.is_host:
             print(json.dumps(seconds), flush=True)
 
-    run_beside(kit, program, liveness=120)
+    run_beside(kit, program, arrive=120)
 
 
 def through_mailbox(line: Line, kit: Kit, peer: str, scratch: Path) -> float:

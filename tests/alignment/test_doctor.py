@@ -6,8 +6,8 @@ from datetime import date
 import pytest
 
 from vesica.alignment.doctor import examine, few
-from vesica.alignment.normalisation import Rules
 from vesica.alignment.summary import from_text, summarise, to_text
+from vesica.data.ids import Rules
 from vesica.errors import ProtocolError
 
 AS_THEY_ARE = Rules()

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vesica.alignment.normalisation import Rules, digest_of, prepare
+from vesica.alignment.normalisation import digest_of, prepare
+from vesica.data.ids import Rules
 from vesica.errors import InputError
 
 

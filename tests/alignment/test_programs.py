@@ -16,9 +16,10 @@ from conversations import Talk
 from vesica.alignment import points as points_module
 from vesica.alignment.curve import SIZE, hash_to_curve
 from vesica.alignment.member import Member
-from vesica.alignment.normalisation import Rules, prepare
+from vesica.alignment.normalisation import prepare
 from vesica.alignment.programs import Aligned, Alignment, legs
 from vesica.alignment.terms import Terms
+from vesica.data.ids import Rules
 from vesica.errors import AgreementError, InputError, ProtocolError
 from vesica.protocol import Link, Message
 from vesica.protocol.message import decode

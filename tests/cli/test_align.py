@@ -10,6 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from vesica.cli.align import asked_for
+from vesica.data.ids import Rules
+
 BANK = "id,born\n007,1980\n008,1990\n,2000\n010,1970\n"
 SHOP = " key ,year,n\n8 ,1990,1\n7,1980,2\nNA,1,3\n99,1,4\n"
 
@@ -33,6 +36,14 @@ def test_each_party_gets_its_ids_as_they_stand_in_its_file_in_one_order(
     assert (bank[0], shop[0]) == ("id", " key ")
     pairs = list(zip(bank[1:], shop[1:], strict=True))
     assert sorted(pairs) == [("007", "7"), ("008", "8 ")]
+
+
+def test_whoever_wrote_that_an_id_is_missing_is_counted_as_such(vesica: Callable[..., Any], tables: Path) -> None:
+    Path("marks.csv").write_text('id,x\n007,1\nnull,2\n NA ,3\n"  ",4\n?,5\n,6\n008,7\n')
+    for rule in ("--no-trim", "--trim"):
+        answer = vesica("align", "bank.csv:id", "marks.csv:id", rule, "--pad", "3", "--cardinality")
+        assert "marks: 2 ids of 7 rows; 5 without an id, 0 repeated" in answer.out
+        assert "ids in common: 2;" in answer.out
 
 
 def test_several_keys_and_three_kinds_of_files_meet(vesica: Callable[..., Any], tables: Path) -> None:
@@ -68,6 +79,15 @@ def test_the_doctor_says_what_to_do_and_only_when_asked(vesica: Callable[..., An
     answer = vesica(*command, "--doctor").out
     assert "bank beside 'shop': 1 of theirs have white space around them: use --trim" in answer
     assert "yours have 3 digits with leading zeros, theirs have 1 to 2 without: use --pad 3" in answer
+
+
+def test_options_change_the_rules_they_name_and_no_others() -> None:
+    asked = {"trim": None, "case": None, "pad": None, "cardinality": False, "doctor": False}
+    rules = Rules(trim=True, case="lower", pad=3)
+    assert asked_for(rules, **asked).rules == rules
+    assert asked_for(rules, **(asked | {"trim": False, "case": "upper"})).rules == Rules(case="upper", pad=3)
+    counted = asked_for(rules, **(asked | {"pad": 0, "cardinality": True, "doctor": True}))
+    assert (counted.rules.pad, counted.reveal, counted.doctor) == (0, "size", True)
 
 
 def test_tables_of_the_same_name_are_numbered(vesica: Callable[..., Any], tables: Path) -> None:

@@ -37,6 +37,7 @@ KEYS = [
     "wire",
     "epsilon",
     "delta",
+    "protects",
     "seconds",
     "config",
     "config_hash",

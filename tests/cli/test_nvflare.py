@@ -1,4 +1,4 @@
-"""`vesica nvflare prepare | start`."""
+"""`vesica nvflare prepare | align | start`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,21 @@ def test_prepared_and_started_at_each_party_a_run_ends_with_the_result_at_the_ho
     vesica: Callable[..., Answer], tmp_path: Path
 ) -> None:
     federation, parties = write_tables(tmp_path, ["shop"]), tmp_path / "parties"
+    federation.write_text(federation.read_text() + '[ids]\ncase = "lower"\n')
+    (tmp_path / "shop.csv").write_text((tmp_path / "shop.csv").read_text().replace("\nc", "\nC"))
     where = ("--out", parties, "--address", "localhost", "--port", free_port())
     prepared = vesica("nvflare", "prepare", federation, *where)
     assert prepared.code == 0
     assert "for 'bank' alone, who runs the server" in prepared.out
     assert "vesica nvflare start FOLDER METHOD" in prepared.out
     for name in ("bank", "shop"):
-        for file in (f"{name}.csv", "common.csv"):
-            (parties / name / file).write_bytes((tmp_path / file).read_bytes())
+        (parties / name / f"{name}.csv").write_bytes((tmp_path / f"{name}.csv").read_bytes())
+    with Processes() as processes:
+        each = [processes.start(*command("align", parties / name, "--doctor")) for name in ("bank", "shop")]
+        told = [process.communicate(timeout=LIMIT)[0] for process in each]
+        assert [process.returncode for process in each] == [0, 0], told
+        assert "bank: 110 ids of 110 rows; 0 without an id, 0 repeated" in told[0]
+        assert f"ids in common: 90; to {parties / 'shop' / 'common.csv'}" in told[1]
     with Processes() as processes:
         shop = processes.start(*command("start", parties / "shop", *METHOD))
         outputs = ("--json", tmp_path / "result.json", "--report", tmp_path / "report.html")
@@ -64,12 +71,40 @@ def test_bad_input_is_one_sentence(
 
 
 @pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--case", "lowr"], "did you mean 'lower'"),
+        (["--wait", "0"], "--wait is 0: give a number of seconds above 0"),
+        (["--duplicates", "last"], "no rule 'last'"),
+    ],
+)
+def test_bad_input_of_an_alignment_is_one_sentence(
+    options: list[str], said: str, vesica: Callable[..., Answer], tmp_path: Path
+) -> None:
+    answer = vesica("nvflare", "align", prepare_all(tmp_path, guests=["shop"]) / "shop", *options)
+    assert answer.code == 2
+    assert said in answer.err
+    assert len(answer.err.strip().splitlines()) == 1
+
+
+def test_a_guest_looks_for_the_server_as_long_as_it_was_told(tmp_path: Path) -> None:
+    """However long a party that was there may be silent."""
+    shop = prepare_all(tmp_path, guests=["shop"]) / "shop"
+    with Processes() as processes:
+        asked = processes.start(*command("align", shop, "--arrive", "1", "--liveness", "3600"))
+        said = asked.communicate(timeout=LIMIT)[0]
+        assert asked.returncode == 2
+    assert "did not let 'shop' in within 1 s: see that it is started there" in said
+    assert not (shop / "runs" / ".alignment").exists()
+
+
+@pytest.mark.parametrize(
     ("file", "old", "new", "said"),
     [
         ("local.toml", "common =", "comon =", "has an unknown key 'comon'; did you mean 'common'?"),
         ("local.toml", '"runs"', "3", "runs is 3 and should be a path"),
         ("local.toml", "common = ", "common ", "local.toml cannot be read as TOML"),
-        ("local.toml", '"common.csv"', '"nowhere.csv"', "nowhere.csv"),
+        ("local.toml", '"common.csv"', '"nowhere.csv"', "nowhere.csv: `vesica nvflare align` writes them there"),
         ("federation.toml", '"bank"', '"bench"', "has the host 'bench' and the server is of 'bank'"),
         ("shop.csv", "c000,", "x000,", "1 of the 90 common ids, such as 'c000', are not in the table of 'shop'"),
     ],

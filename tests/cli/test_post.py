@@ -7,8 +7,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,8 +14,6 @@ import pytest
 
 from cli.conftest import Answer
 from vesica.cli.post import WAITING
-from vesica.engines.post.folder import DeskFolder
-from vesica.experiment.post_alignment import align_by_post
 
 ROOT = Path(__file__).parents[2]
 RUN = ("--set", "guest_steps=20", "--set", "host_epochs=2")
@@ -175,42 +171,3 @@ def test_a_simulation_sends_one_to_the_right_command(vesica: Vesica, credit: Pat
     answer = vesica("run", "one-shot", "--data", "credit", "--engine", "post")
     assert answer.code == 2
     assert "use `vesica post run`" in answer.err
-
-
-def test_ids_are_aligned_by_post(desks: Path) -> None:
-    """Each waits in its own thread, and whoever waits plays the postman."""
-    carrying = threading.Lock()
-
-    def carry_new(sentence: str) -> None:
-        with carrying:
-            for sender, receiver in (("bank", "shop"), ("shop", "bank")):
-                for path in sorted(Path(sender, "outbox", receiver).glob("*")):
-                    if not (carried / path.name).exists():
-                        shutil.copy(path, carried)
-                        (carried / path.name).with_suffix(".copy").hardlink_to(carried / path.name)
-                        (carried / path.name).with_suffix(".copy").rename(Path(receiver, "inbox", path.name))
-        time.sleep(0.01)
-
-    def take_part(name: str) -> None:
-        sizes[name] = align_by_post(
-            Path("examples/credit/federation.toml"),
-            DeskFolder(Path(name)),
-            label="ids",
-            out=Path(f"{name}-common.csv"),
-            linger=carry_new,
-        ).size
-
-    carried, sizes = desks / "carried", {}
-    carried.mkdir()
-    threads = [threading.Thread(target=take_part, args=(name,), daemon=True) for name in ("bank", "shop")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    expected = Path("common.csv").read_text().split()
-    assert sizes == {"bank": len(expected) - 1, "shop": len(expected) - 1}
-    bank, shop = (Path(f"{name}-common.csv").read_text().split() for name in ("bank", "shop"))
-    assert bank == shop
-    assert sorted(bank[1:]) == expected[1:]
-    for path in carried.iterdir():
-        assert expected[1].encode() not in path.read_bytes()

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from vesica.data import csv_files
-from vesica.data.ids import text_of
+from vesica.data.ids import Key, Rules, text_of
 from vesica.data.reading import read_table, table_from, table_from_arrays
 from vesica.data.table import Table, Text
 from vesica.errors import InputError
@@ -348,3 +348,47 @@ def test_arrays_need_neither_polars_nor_pandas(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-c", program, str(tmp_path / "t.npz")]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "2\n"
+
+
+MARKS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "?", " NA ", '"  "']
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("rules", [Rules(), Rules(trim=True, pad=4)])
+@pytest.mark.parametrize("rows", [3, 1500])
+def test_a_csv_row_with_a_mark_for_a_missing_id_is_refused(mark: str, rules: Rules, rows: int, tmp_path: Path) -> None:
+    """Whether the types of the columns were guessed from all rows or from the first."""
+    lines = [f"a{row},{row}" for row in range(rows)]
+    text = "\n".join(["id,x", *lines, f"{mark},7\n"])
+    telling = rf"has no id in column 'id' on 1 row\(s\), the first of them row {rows + 1}; give these rows an id"
+    with pytest.raises(InputError, match=telling):
+        read_table(csv(tmp_path, text), id=Key(("id",), rules))
+
+
+@pytest.mark.parametrize("text", ["id\na\nNA\nb\n", "id,x\na,1\nNA,NA\nb,2\n"])
+def test_a_line_of_marks_alone_is_a_row_and_no_blank_line(text: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"on 1 row\(s\), the first of them row 2"):
+        read_table(csv(tmp_path, text), id="id")
+
+
+def test_blank_lines_of_a_file_of_ids_alone_are_no_rows(tmp_path: Path) -> None:
+    assert read_table(csv(tmp_path, "id\na\n\nb\n\n"), id="id").ids.tolist() == ["a", "b"]
+
+
+def test_in_other_files_a_mark_is_a_text_like_any_other(tmp_path: Path) -> None:
+    pl.DataFrame({"id": ["NA", "null"], "x": [1, 2]}).write_parquet(tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet", id="id").ids.tolist() == ["NA", "null"]
+
+
+def test_a_key_of_several_columns_lacks_none_and_repeats_as_a_whole(tmp_path: Path) -> None:
+    path = csv(tmp_path, "a,b,x\n1,2,5\n1,3,6\n12,,7\n")
+    with pytest.raises(InputError, match=r"has no id in column 'a, b' on 1 row\(s\), the first of them row 3"):
+        read_table(path, id=Key(("a", "b")))
+    path = csv(tmp_path, "a,b,x\n1,2,5\n1,3,6\n1,2,7\n")
+    with pytest.raises(InputError, match=r"""repeats ids in column 'a, b' .* for example '\["1", "2"\]'"""):
+        read_table(path, id=Key(("a", "b")))
+    with pytest.raises(InputError, match="has no column 'c' to take the ids from"):
+        read_table(path, id=Key(("a", "c")))
+    np.savez(tmp_path / "t.npz", a=np.arange(2), b=np.arange(3), x=np.arange(2))
+    with pytest.raises(InputError, match="has 2 ids but 3 rows in 'b'"):
+        read_table(tmp_path / "t.npz", id=Key(("a", "b")))

@@ -174,3 +174,69 @@ def test_new_rows_of_a_host_with_labels_only_need_no_host(folder: Path) -> None:
 def test_new_rows_of_two_parties_of_one_name_are_refused(folder: Path) -> None:
     with pytest.raises(InputError, match="two parties are called 'bank'"):
         read_new_rows(write(folder, LEAST.replace('"shop"', '"bank"')))
+
+
+BY_RULES = """
+[host]
+name = "bank"
+table = "people.csv"
+id = ["name", "born"]
+label = "default"
+[[guest]]
+name = "shop"
+table = "tables/visits.parquet"
+id = ["who", "year"]
+[test]
+rows = "test_ids.csv"
+[ids]
+trim = true
+case = "lower"
+pad = 3
+"""
+
+
+def test_ids_of_several_columns_meet_by_the_rules_whatever_the_files(folder: Path) -> None:
+    (folder / "people.csv").write_text("name,born,x,default\n Ann,1980,1,0\nBo,1990,2,1\nBO,1991,3,0\nEve,70,4,1\n")
+    visits = {"who": ["bo ", "ann", "bo", "eve"], "year": [1990, 1980, 1991, 71], "y": [1.0, 2.0, 3.0, 4.0]}
+    pl.DataFrame(visits).write_parquet(folder / "tables" / "visits.parquet")
+    (folder / "test_ids.csv").write_text("name,born\nann ,1980\n")
+    made = Federation.from_toml(write(folder, BY_RULES))
+    assert made.host.table.ids.tolist() == ['["ann", "1980"]', '["0bo", "1990"]', '["0bo", "1991"]', '["eve", "070"]']
+    assert made.guests[0].table.ids.tolist()[:2] == ['["0bo", "1990"]', '["ann", "1980"]']
+    assert (list(made.host.table.columns), list(made.guests[0].table.columns)) == (["x"], ["y"])
+    split = split_rows(made)
+    assert split.test_ids.tolist() == ['["ann", "1980"]']
+    assert sorted(split.aligned_ids.tolist()) == ['["0bo", "1990"]', '["0bo", "1991"]']
+
+
+def test_an_array_of_ids_is_read_by_the_rules_too(folder: Path) -> None:
+    np.savez(folder / "camera.npz", id=np.array([7, 12]), image=np.zeros((2, 6, 6), np.uint8))
+    text = LEAST + '[[guest]]\nname = "camera"\ntable = "camera.npz"\nid = "id"\n[ids]\npad = 3\n'
+    made = Federation.from_toml(write(folder, text))
+    assert made.guests[1].table.ids.tolist() == ["007", "012"]
+    assert made.host.table.ids.tolist()[:2] == ["000", "001"]
+
+
+def test_ids_that_the_rules_make_equal_are_refused(folder: Path) -> None:
+    (folder / "bank.csv").write_text("customer,branch,default\nA,1,0\na,2,1\n")
+    with pytest.raises(InputError, match=r"bank\.csv repeats ids in column 'customer' on 1 row\(s\), for example 'a'"):
+        Federation.from_toml(write(folder, LEAST + '[ids]\ncase = "lower"\n'))
+
+
+REFUSED_IDS = {
+    "unknown rule": ("[ids]\ntrimm = true", r"\[ids\] has an unknown key 'trimm'; did you mean 'trim'"),
+    "rule of another type": ("[ids]\ntrim = 'yes'", r"\[ids\] trim is 'yes' and should be true or false"),
+    "unknown case": ("[ids]\ncase = 'lowr'", r"\[ids\] case 'lowr' is not known; did you mean 'lower'"),
+    "too wide": ("[ids]\npad = 5000", r"\[ids\] a width of 5000 cannot be padded to"),
+    "no column": ("[[guest]]\nid = []", r"\[guest\] id is \[\] and should be a column, or a list"),
+    "a column twice": ("[[guest]]\nid = ['a', 'a']", "should be a column, or a list of different columns"),
+    "a number as a column": ("[[guest]]\nid = ['a', 1]", "should be a column, or a list of different columns"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_IDS)
+def test_rules_for_ids_that_cannot_be_meant_are_refused_in_one_line(folder: Path, case: str) -> None:
+    text, telling = REFUSED_IDS[case]
+    with pytest.raises(InputError, match=telling) as refusal:
+        Federation.from_toml(write(folder, LEAST + text))
+    assert "\n" not in str(refusal.value)

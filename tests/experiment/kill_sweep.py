@@ -23,7 +23,7 @@ import vesica.protocol.journal as journal
 import vesica.protocol.resumable as resumable
 from federations import small_federation
 from vesica.experiment import fit
-from vesica.methods import VFLHLP, FedBCD, FedCVT, FedHSSL, FedOnce, FewShot, OneShot, SplitNN, one_shot
+from vesica.methods import VFLHLP, FedBCD, FedCVT, FedHSSL, FedOnce, FewShot, OneShot, SplitNN, label_release
 
 SHOTS = {"guest_steps": 20, "host_epochs": 2, "batch_size": 8, "mu": 2}
 SSL = {"pretrain_epochs": 2, "batch_size": 32, "width": 4, "finetune_epochs": 2, "finetune_batch_size": 32}
@@ -35,6 +35,7 @@ METHODS = {
     "few-shot-private": FewShot(**SHOTS | {"batch_size": 32}, finetune_iterations=2, label_epsilon=1.0),
     "fedonce-absent": FedOnce(guest_epochs=3, host_epochs=2, batch_size=16, party_dropout=0.3),
 }
+METHODS["split-nn-private"] = SplitNN(epochs=3, patience=2, batch_size=16, hidden=(4,), marvell=2.0, label_epsilon=1.0)
 METHODS["fedbcd-sequential"] = FedBCD(epochs=2, batch_size=16, hidden=(4,), local_steps=2, order="sequential")
 METHODS["fedcvt"] = FedCVT(epochs=3, batch_size=32, unaligned_batch_size=8, joint_threshold=0.0, local_threshold=0.0)
 METHODS["fedhssl"] = FedHSSL(**SSL, iso_representations=0.1, iso_gradients=0.1)
@@ -143,7 +144,7 @@ def outcome(folder: Path) -> dict[str, str]:
 
 def main(root: Path, what: str, guests: int, name: str = "split-nn") -> None:
     method, options = METHODS[name], OPTIONS.get(name, {})
-    one_shot.randomise = every_third_moved
+    label_release.randomise = every_third_moved
     private_training.poisson_sample = partial(private_training.poisson_sample, entropy=from_the_seed)
     private_training.private_gradient = partial(private_training.private_gradient, entropy=from_the_seed)
     private_training.STEPS_A_POSITION = 3

@@ -2,8 +2,8 @@
 
 import pytest
 
-from vesica.alignment.normalisation import Rules
 from vesica.alignment.programs import Alignment
+from vesica.data.ids import Rules
 from vesica.errors import InputError
 from vesica.experiment import alignment as alignment_module
 from vesica.experiment.alignment import align

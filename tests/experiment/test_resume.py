@@ -33,6 +33,8 @@ def sweep(folder: Path, what: str, guests: int, method: str) -> list[dict[str, o
         ("split-nn", "inside-training", 1, 12),
         ("split-nn", "before-checkpoint", 2, 6),
         ("split-nn", "after-checkpoint", 2, 6),
+        ("split-nn-private", "before-checkpoint", 1, 5),
+        ("split-nn-private", "after-checkpoint", 2, 6),
         ("few-shot", "after-message", 1, 20),
         ("few-shot-finetuned", "before-checkpoint", 1, 16),
         ("few-shot-private", "after-checkpoint", 1, 20),

@@ -416,9 +416,9 @@ def sent_by(method: FedHSSL) -> dict[str, list[Tensor]]:
 def test_noise_is_said_to_guarantee_nothing() -> None:
     result = fit(FedHSSL(**FAST, iso_representations=0.1, iso_gradients=5.0), small_federation())
     noises = [said for said in result.statements if "isotropic" in said]
-    assert "On the gradients of fine-tuning" in noises[0]
-    assert "about 5 times" in noises[0]
-    assert "On the host's projections" in noises[1]
+    assert "On the host's projections" in noises[0]
+    assert "On the gradients of fine-tuning" in noises[1]
+    assert "about 5 times" in noises[1]
     assert all("no guarantee of differential privacy" in said for said in noises)
     assert result.privacy is None
 

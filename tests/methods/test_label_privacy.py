@@ -1,9 +1,8 @@
 """Label differential privacy: nothing the guests receive shows more than the labels that went through the mechanism."""
 
 import math
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,15 @@ import torch
 from torch import Tensor
 
 from federations import small_federation
-from vesica import metrics
+from overhearing import Pinned, labels_of, messages, overhear, received, watch_standing
 from vesica.data import Federation, split_rows
-from vesica.engines import InProcess
 from vesica.errors import InputError, PartyError
 from vesica.experiment import fit
 from vesica.experiment.fit import validate_blindly
 from vesica.learning.cluster import mean_recall
-from vesica.methods import FewShot, OneShot, make_method, one_shot
-from vesica.metrics import Task
+from vesica.methods import FewShot, OneShot, label_release, make_method, one_shot
 from vesica.privacy import Spent
-from vesica.protocol.message import Message, decode
+from vesica.protocol.message import decode
 
 SETTINGS: dict[str, Any] = {
     "guest_steps": 100,
@@ -46,72 +43,11 @@ every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 with_and_without_features = pytest.mark.parametrize("host_features", [True, False], ids=["features", "labels only"])
 
 
-@dataclass
-class Pinned:
-    """A mechanism that always gives the same labels, and remembers how often it was asked."""
-
-    labels: Tensor
-    asked: list[float] = field(default_factory=list)
-
-    def __call__(self, labels: Tensor, classes: int, *, epsilon: float) -> Tensor:
-        self.asked.append(epsilon)
-        assert labels.shape == self.labels.shape
-        return self.labels.clone()
-
-
-def labels_of(federation: Federation) -> Tensor:
-    """The true labels of the labelled aligned rows."""
-    split = split_rows(federation)
-    return torch.from_numpy(split.label[split.parties["bank"].aligned[split.labelled]])
-
-
 def seen_by_the_shop(federation: Federation) -> Tensor:
     """Labels that the first shop can learn by itself, so that the host lets pseudo-labels through."""
     split = split_rows(federation)
     rows = split.parties["shop1"].aligned[split.labelled]
     return torch.from_numpy((federation.guests[0].table.columns["x0"][rows] > 0).astype(np.int64))
-
-
-def overhear(patch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
-    """Every frame that the guests are sent from now on."""
-    frames: list[tuple[str, bytes]] = []
-    deliver = InProcess.deliver
-
-    def overheard(engine: InProcess, sender: str, receiver: str, sequence: int, frame: memoryview) -> None:
-        if sender == "bank":
-            frames.append((receiver, bytes(frame)))
-        deliver(engine, sender, receiver, sequence, frame)
-
-    patch.setattr(InProcess, "deliver", overheard)
-    return frames
-
-
-def watch_standing(patch: pytest.MonkeyPatch, frames: list[Any]) -> list[tuple[int, list[int]]]:
-    """The labels that outputs are judged by from now on, wherever that is, and how many frames had left by then."""
-    looks: list[tuple[int, list[int]]] = []
-    standing = metrics.standing
-
-    def watched(task: Task, outputs: Tensor, labels: Tensor) -> tuple[float, float]:
-        looks.append((len(frames), labels.tolist()))
-        return standing(task, outputs, labels)
-
-    for name, module in list(sys.modules.items()):
-        if name.startswith("vesica.") and getattr(module, "standing", None) is standing:
-            patch.setattr(module, "standing", watched)
-    return looks
-
-
-def received(method: OneShot, federation: Federation, released: Tensor) -> list[tuple[str, bytes]]:
-    """All that the guests receive in a run in which these labels are released."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(one_shot, "randomise", Pinned(released))
-        frames = overhear(patch)
-        fit(method, federation)
-    return frames
-
-
-def messages(frames: list[tuple[str, bytes]], kind: str) -> list[Message]:
-    return [message for _, frame in frames if (message := decode(frame)).kind == kind]
 
 
 @every_method
@@ -143,7 +79,7 @@ def test_the_host_looks_at_the_released_labels_alone_up_to_the_last_verdict(
     released = 1 - labels_of(federation)
     split = split_rows(federation)
     held_out = np.isin(split.labelled, validate_blindly(split, seed=federation.overlap.seed).validation)
-    monkeypatch.setattr(one_shot, "randomise", Pinned(released))
+    monkeypatch.setattr(label_release, "randomise", Pinned(released))
     frames = overhear(monkeypatch)
     looks = watch_standing(monkeypatch, frames)
     method = METHODS["finetuned"]
@@ -176,7 +112,7 @@ def test_no_head_is_trained_that_nothing_is_sent_or_kept_from(host_features: boo
 @every_method
 def test_the_heads_that_stay_have_the_true_labels(method: OneShot, monkeypatch: pytest.MonkeyPatch) -> None:
     federation = small_federation(rows=400, guests=2, host_features=False, keep=100)
-    monkeypatch.setattr(one_shot, "randomise", Pinned(1 - labels_of(federation)))
+    monkeypatch.setattr(label_release, "randomise", Pinned(1 - labels_of(federation)))
     result = fit(replace(method, guest_steps=200), federation)
     for run in (*result.milestones, result):
         assert (run.metrics["auc"] or 0) > 0.65  # heads of the released labels would be below a half
@@ -186,7 +122,7 @@ def test_the_heads_that_stay_have_the_true_labels(method: OneShot, monkeypatch: 
 def test_the_labels_are_drawn_once_a_run(host_features: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     federation = small_federation(guests=3, host_features=host_features)
     mechanism = Pinned(labels_of(federation))
-    monkeypatch.setattr(one_shot, "randomise", mechanism)
+    monkeypatch.setattr(label_release, "randomise", mechanism)
     fit(FewShot(**TINY, finetune_iterations=1), federation)
     assert mechanism.asked == [1.0]
 
@@ -199,7 +135,7 @@ def failing(*given: Any, **named: Any) -> Any:
 def test_a_run_that_goes_on_does_not_draw_again(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     federation = small_federation(rows=300, guests=2, keep=200)
     drawn, used = [], []
-    randomise, gradients_of = one_shot.randomise, one_shot.gradients_of
+    randomise, gradients_of = label_release.randomise, one_shot.gradients_of
 
     def drawing(*given: Any, **named: Any) -> Tensor:
         drawn.append(randomise(*given, **named))
@@ -209,7 +145,7 @@ def test_a_run_that_goes_on_does_not_draw_again(moment: str, tmp_path: Path, mon
         used.append(labels.clone())
         return gradients_of(head, parts, labels)
 
-    monkeypatch.setattr(one_shot, "randomise", drawing)
+    monkeypatch.setattr(label_release, "randomise", drawing)
     with monkeypatch.context() as patch:
         patch.setattr(one_shot, moment, failing)
         with pytest.raises(PartyError, match="the power is gone"):
@@ -219,7 +155,7 @@ def test_a_run_that_goes_on_does_not_draw_again(moment: str, tmp_path: Path, mon
     assert len(drawn) == 1
     assert [labels.tolist() for labels in used] == [drawn[0].tolist()]
     assert not torch.equal(used[0], labels_of(federation))
-    assert result.privacy == Spent(1.0, 0.0)
+    assert result.privacy == Spent(1.0, 0.0, "labels")
 
 
 def test_results_and_milestones_say_what_was_spent() -> None:
@@ -236,21 +172,24 @@ def test_the_statement_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     federation = small_federation(guests=2)
     truth = labels_of(federation)
     released = torch.where(torch.arange(40) % 5 == 0, 1 - truth, truth)  # a fifth of the labels moved
-    monkeypatch.setattr(one_shot, "randomise", Pinned(released))
+    monkeypatch.setattr(label_release, "randomise", Pinned(released))
     largest = max(truth.bincount().tolist()) / 40
     recall = mean_recall(released, truth)
     assert recall != 0.8  # of the classes, which are not of one size, and not of the rows
-    (statement,) = fit(OneShot(**TINY), federation).statements
+    statement, measured = fit(OneShot(**TINY), federation).statements
     assert statement == (
         "Each label of the 40 labelled aligned rows went through 2-ary randomised response (epsilon = 1, kept with "
         "probability 0.731) before anything was computed from it for the guests: label differential privacy, pure "
         "epsilon, neighbours differ in one row's label, one release, drawn from the operating system's entropy. Not "
         "covered: the features, the names of the classes, which rows are aligned, labelled and for test, that a run is "
         "refused whose labels are of one class only, how long the host trains the head that it keeps, and what it "
-        "shows of its result. k-means on the gradients still puts 80.0% of the rows with their own class "
+        "shows of its result."
+    )
+    assert measured == (
+        "k-means on the gradients still puts 80.0% of the rows with their own class "
         f"({largest:.1%} without knowing anything) and, on average over the classes, {recall:.1%} of a class into a "
-        "cluster of its own (50.0% without knowing anything): these shares are measured with the true labels, and are "
-        "not covered either."
+        "cluster of its own (50.0% without knowing anything): these shares are measured with the true labels, and no "
+        "guarantee covers them."
     )
 
 

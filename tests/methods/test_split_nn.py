@@ -111,7 +111,7 @@ def test_every_party_draws_the_same_batches() -> None:
 
 @pytest.mark.parametrize(("augment", "least"), [("none", 0.97), ("weak", 0.95)])
 def test_it_learns_from_both_sides(augment: str, least: float) -> None:
-    federation = small_federation(rows=400, keep=250)
+    federation = small_federation(rows=600, keep=400)
     result = fit(SplitNN(epochs=30, learning_rate=0.01, augment=augment), federation)
     assert (result.metrics["auc"] or 0) > least
 

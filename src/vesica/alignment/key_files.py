@@ -12,6 +12,7 @@ import numpy as np
 from vesica.alignment.normalisation import Column, Columns
 from vesica.data.columns import values_of
 from vesica.data.csv_files import MISSING, unreadable
+from vesica.data.frames import without_marks
 from vesica.data.ids import require_id, text_of
 from vesica.data.table import Array
 from vesica.errors import InputError
@@ -49,10 +50,10 @@ def _read_csv(path: Path, names: Sequence[str]) -> Columns:
             require_id(name, header, where=str(path))
             if f"{name}_duplicated_0" in header:
                 raise InputError(f"{path} has more than one column '{name}'; rename or remove one")
-        frame = pl.read_csv(path, columns=list(names), infer_schema=False, null_values=MISSING, glob=False)
+        frame = pl.read_csv(path, columns=list(names), infer_schema=False, glob=False)
     except pl.exceptions.PolarsError as fault:
         raise unreadable(path, "CSV", fault) from fault
-    return [frame[name] for name in names]
+    return [without_marks(frame[name], MISSING) for name in names]
 
 
 def _read_parquet(path: Path, names: Sequence[str]) -> Columns:

@@ -16,7 +16,7 @@ from vesica.protocol.link import Link, Progress, silently
 
 @dataclass(frozen=True)
 class Member:
-    """One party of an alignment. Its conversation must not be kept in a journal: the secret is not."""
+    """One party of an alignment. No journal of its conversation can be gone on from: the secret is kept nowhere."""
 
     name: str
     parties: tuple[str, ...]  # everyone, the host first

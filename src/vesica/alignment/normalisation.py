@@ -12,13 +12,11 @@ import numpy as np
 
 from vesica.alignment.curve import SIZE
 from vesica.alignment.points import same_as_before
-from vesica.data.ids import is_missing, text_of
+from vesica.data.ids import Rules
 from vesica.data.table import Array
 from vesica.errors import InputError, nearest
 
-Case = Literal["keep", "lower", "upper"]
 Duplicates = Literal["refuse", "first"]
-WIDEST = 1024
 
 
 class Column(Protocol):
@@ -32,28 +30,6 @@ class Column(Protocol):
 
 
 Columns = Sequence[Column]  # one a key, equally long
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What is done to every key before it is compared; all parties must use the same."""
-
-    trim: bool = False  # no white space around it
-    case: Case = "keep"
-    pad: int = 0  # zeros in front, up to this width
-
-    def __post_init__(self) -> None:
-        if self.case not in get_args(Case):
-            raise InputError(f"case '{self.case}' is not known{nearest(str(self.case), get_args(Case))}")
-        if not 0 <= self.pad <= WIDEST:
-            raise InputError(f"a width of {self.pad} cannot be padded to: give 0 to {WIDEST}")
-
-    def text(self, value: object) -> str | None:
-        """The key as it is compared; None if there is none."""
-        text = "" if is_missing(value) else text_of(value)
-        text = text.strip() if self.trim else text
-        text = text.lower() if self.case == "lower" else text.upper() if self.case == "upper" else text
-        return text.rjust(self.pad, "0") if text else None
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ import torch
 from vesica.alignment.curve import require_cryptography
 from vesica.alignment.doctor import examine, few
 from vesica.alignment.member import Member
-from vesica.alignment.normalisation import Rules
 from vesica.alignment.points import common, receive_points, receive_positions, send_points
 from vesica.alignment.summary import from_text, summarise, to_text
 from vesica.alignment.terms import Agreed, Terms
+from vesica.data.ids import Rules
 from vesica.data.table import Array
 from vesica.errors import InputError, ProtocolError, nearest
 

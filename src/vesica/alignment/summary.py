@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from vesica.alignment.normalisation import Column, Columns, Rules
+from vesica.alignment.normalisation import Column, Columns
+from vesica.data.ids import Rules
 from vesica.errors import ProtocolError
 
 LONGEST = 64  # longer keys count as this long

@@ -1,14 +1,30 @@
-"""`vesica align`: the ids that several tables have in common."""
+"""`vesica align`: the ids that several tables have in common; and the options of every alignment."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from vesica.alignment.normalisation import Ids
+    from vesica.alignment.programs import Aligned, Alignment
+    from vesica.data.ids import Rules
+    from vesica.experiment.alignment_member import AlignmentMember
+
+Trim = Annotated[bool | None, typer.Option("--trim/--no-trim", help="leave out white space around ids")]
+Case = Annotated[str | None, typer.Option(help="keep, lower or upper")]
+Pad = Annotated[int | None, typer.Option(help="zeros in front of ids, up to this width")]
+Duplicates = Annotated[str, typer.Option(help="rows that repeat an id: refuse, or take the first")]
+Cardinality = Annotated[bool, typer.Option("--cardinality", help="find only how many ids are common")]
+Doctor = Annotated[
+    bool, typer.Option("--doctor", help="if few are common: tell the others what one's ids look like, and why")
+]
+Workers = Annotated[int | None, typer.Option(help="processes [default: one a core]")]
 
 
 @dataclass(frozen=True)
@@ -31,39 +47,35 @@ class Source:
 
 def align(
     tables: Annotated[list[str], typer.Argument(help="FILE:ID_COLUMN, or FILE:COLUMN,COLUMN where several make an id")],
-    trim: Annotated[bool, typer.Option("--trim", help="leave out white space around ids")] = False,
-    case: Annotated[str, typer.Option(help="keep, lower or upper")] = "keep",
-    pad: Annotated[int, typer.Option(help="zeros in front of ids, up to this width")] = 0,
-    duplicates: Annotated[str, typer.Option(help="rows that repeat an id: refuse, or take the first")] = "refuse",
-    cardinality: Annotated[bool, typer.Option("--cardinality", help="find only how many ids are common")] = False,
-    doctor: Annotated[
-        bool, typer.Option("--doctor", help="if few are common: tell the others what one's ids look like, and why")
-    ] = False,
+    trim: Trim = None,
+    case: Case = None,
+    pad: Pad = None,
+    duplicates: Duplicates = "refuse",
+    cardinality: Cardinality = False,
+    doctor: Doctor = False,
     out: Annotated[Path | None, typer.Option(help="a folder: the common ids, in one order, a CSV file a party")] = None,
-    workers: Annotated[int | None, typer.Option(help="processes [default: one a core]")] = None,
+    workers: Workers = None,
 ) -> None:
     """Find the ids that all tables have in common, as private set intersection would between organisations."""
     from vesica.alignment.key_files import read_keys, write_rows
-    from vesica.alignment.normalisation import Rules
-    from vesica.alignment.programs import Alignment
     from vesica.cli.display import say, watch
+    from vesica.data.ids import Rules
     from vesica.experiment.alignment import align as align_tables
 
     sources = named([Source.parse(text) for text in tables])
     targets = prepare_folder(out, sources, cardinality=cardinality)
-    rules = Rules(trim=trim, case=case, pad=pad)  # type: ignore[arg-type]
-    alignment = Alignment(rules, reveal="size" if cardinality else "ids", doctor=doctor)
+    alignment = asked_for(Rules(), trim=trim, case=case, pad=pad, cardinality=cardinality, doctor=doctor)
     columns = {name: read_keys(source.path, source.keys) for name, source in sources.items()}
     with watch() as progress:
         found = align_tables(
             columns,
             alignment,
             duplicates=duplicates,  # type: ignore[arg-type]
-            workers=(os.cpu_count() or 1) if workers is None else workers,
+            workers=one_a_core(workers),
             progress=progress,
         )
     for name, ids in found.ids.items():
-        say(f"{name}: {len(ids):,} ids of {ids.given:,} rows; {ids.missing:,} without an id, {ids.repeated:,} repeated")
+        say(counts_of(name, ids))
     say(f"ids in common: {found.size:,}; {len(found.ledger.messages)} messages, {found.ledger.wire / 1e6:.3f} MB")
     for name, result in found.results.items():
         for hint in result.hints:
@@ -71,6 +83,39 @@ def align(
         if result.rows is not None and name in targets:
             write_rows(targets[name], dict(zip(sources[name].keys, columns[name], strict=True)), rows=result.rows)
             say(f"{name}: its common ids to {targets[name]}")
+
+
+def asked_for(
+    rules: Rules, *, trim: bool | None, case: str | None, pad: int | None, cardinality: bool, doctor: bool
+) -> Alignment:
+    """What the options say; a rule that none of them names stays as it is in `rules`."""
+    from vesica.alignment.programs import Alignment
+
+    given = {name: value for name, value in (("trim", trim), ("case", case), ("pad", pad)) if value is not None}
+    return Alignment(replace(rules, **given), reveal="size" if cardinality else "ids", doctor=doctor)  # type: ignore[arg-type]
+
+
+def counts_of(name: str, ids: Ids) -> str:
+    """What became of a party's rows: none is left out without a word."""
+    left_out = f"{ids.missing:,} without an id, {ids.repeated:,} repeated"
+    return f"{name}: {len(ids):,} ids of {ids.given:,} rows; {left_out}"
+
+
+def outcome_of(member: AlignmentMember, aligned: Aligned, *, federation: Path, out: Path | None) -> list[str]:
+    """What one organisation is told in the end; to train with these ids it needs the rules they were found by."""
+    from vesica.data.toml import FederationFile
+
+    said = [f"{member.me} beside {hint}" for hint in aligned.hints]
+    said.append(f"ids in common: {aligned.size:,}" + (f"; to {out}" if out else ""))
+    rules = member.alignment.rules
+    if out and rules != FederationFile(federation).rules:
+        found_by = f'trim = {str(rules.trim).lower()}, case = "{rules.case}", pad = {rules.pad}'
+        said.append(f"To train with them, every party needs the same rules in {federation}, [ids]: {found_by}")
+    return said
+
+
+def one_a_core(workers: int | None) -> int:
+    return (os.cpu_count() or 1) if workers is None else workers
 
 
 def named(sources: Sequence[Source]) -> dict[str, Source]:

@@ -1,17 +1,17 @@
-"""`vesica nvflare prepare | start`: training between organisations over NVFlare."""
+"""`vesica nvflare prepare | align | start`: training between organisations over NVFlare."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vesica.cli.nvflare_align import align
+from vesica.cli.nvflare_process import Arrive, Liveness, ending_the_process, where_the_server_is
+
 if TYPE_CHECKING:
+    from vesica.engines.nvflare.kits import Kit
     from vesica.engines.nvflare.line import Line
     from vesica.experiment.result import Result
 
@@ -42,6 +42,9 @@ def prepare(
     say("Its README.md says what to do there; then every party starts: vesica nvflare start FOLDER METHOD")
 
 
+app.command()(align)
+
+
 @app.command()
 def start(
     folder: Annotated[Path, typer.Argument(help="this party's prepared folder")],
@@ -59,9 +62,8 @@ def start(
     wait: Annotated[
         float | None, typer.Option(help="seconds a guest may take: later it is left out, or the run stops")
     ] = None,
-    liveness: Annotated[
-        float, typer.Option(min=1, help="seconds without a sign of life, after which whoever waits stops")
-    ] = 300.0,
+    liveness: Liveness = 300.0,
+    arrive: Arrive = 300.0,
     keep_messages: Annotated[
         bool, typer.Option("--keep-messages", help="keep every message in the run folder")
     ] = False,
@@ -98,8 +100,9 @@ def start(
     member = replace(site.member(plan, run or method), device=device, keep_messages=keep_messages)
     if (member.out / "result.json").exists():
         announce(f"{member.me}: this run is finished: {member.out}; another one needs another --run")
+        wait_for_guests(site.kit, member.out, seconds=arrive)
         raise typer.Exit
-    announce(f"{member.me}: the server is {'this one, ' if site.kit.is_host else ''}at {site.kit.target}")
+    announce(where_the_server_is(site.kit))
 
     def program(line: Line) -> None:
         attend(
@@ -107,11 +110,27 @@ def start(
             replace(member, progress=progress),
             finish=lambda result: show(result, member.out, json_file=json_file, report=report),
             liveness=liveness,
+            arrive=arrive,
             tell=lambda sentence: announce(f"{member.me}: {sentence}"),
         )
 
     with ending_the_process(), watch() as progress:
-        run_beside(site.kit, program, liveness=liveness)
+        run_beside(site.kit, program, arrive=arrive)
+
+
+def wait_for_guests(kit: Kit, folder: Path, *, seconds: float) -> None:
+    """Guests that were killed at the very end need their host once more."""
+    from vesica.cli.display import announce
+    from vesica.engines.nvflare.process import run_beside
+    from vesica.engines.nvflare.run_file import recall_waiting
+    from vesica.experiment.nvflare import see_off
+
+    _, waiting = recall_waiting(folder)
+    if waiting:
+        names = ", ".join(f"'{name}'" for name in sorted(waiting))
+        announce(f"{kit.name}: {names} had not ended; staying up to {seconds:g} s in case it is started again")
+        with ending_the_process():
+            run_beside(kit, lambda line: see_off(line, folder, seconds=seconds), arrive=seconds)
 
 
 def show(result: Result | None, folder: Path, *, json_file: str | None, report: Path | None) -> None:
@@ -122,18 +141,3 @@ def show(result: Result | None, folder: Path, *, json_file: str | None, report: 
     if result is not None:
         hand_out(result, json_file=json_file, report=report)
     announce(f"finished: {folder}")
-
-
-@contextmanager
-def ending_the_process() -> Iterator[None]:
-    """NVFlare leaves threads behind that would keep a finished process alive."""
-    from vesica.cli.ending import say_why
-    from vesica.errors import VesicaError
-
-    code = 0
-    try:
-        yield
-    except VesicaError as error:
-        code = say_why(error)
-    sys.stdout.flush()
-    os._exit(code)

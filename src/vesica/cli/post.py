@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vesica.cli.commands import hand_out, parse_settings, refuse_unwritable
+from vesica.cli.post_align import align, to_carry
 
 if TYPE_CHECKING:
     from vesica.engines.post.folder import DeskFolder
     from vesica.experiment.post import Correspondence
 
 WAITING = 3  # exit code
-LOOK_EVERY = 1.0  # seconds
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -133,43 +131,7 @@ def run(
         hand_out(result, json_file=json_file, report=report)
 
 
-@app.command()
-def align(
-    federation: Annotated[Path, typer.Argument(help="federation.toml; of the other parties their names are enough")],
-    desk: Desk,
-    out: Annotated[Path, typer.Option(help="CSV: the ids that all parties have, for `vesica post run --common`")],
-    label: Annotated[str, typer.Option("--run", help="new for a new alignment, the same at every party")] = "align",
-    workers: Annotated[int | None, typer.Option(help="processes [default: one a core]")] = None,
-) -> None:
-    """Find the ids that all parties have, and no others, by private set intersection.
-
-    It waits for files, since its secret must not be stored: carry them while it runs. If it is stopped, all parties
-    begin again under another name.
-    """
-    from vesica.cli.display import watch
-    from vesica.engines.post.folder import DeskFolder
-    from vesica.experiment.post_alignment import align_by_post
-
-    refuse_unwritable(out)
-    folder, said = DeskFolder(desk), [""]
-
-    def linger(sentence: str) -> None:
-        if sentence != said[-1]:
-            tell([*to_carry(folder.leaving(label)), sentence])
-            said.append(sentence)
-        time.sleep(LOOK_EVERY)
-
-    with watch() as progress:
-        aligned = align_by_post(
-            federation,
-            folder,
-            label=label,
-            out=out,
-            linger=linger,
-            workers=workers or os.cpu_count() or 1,
-            progress=progress,
-        )
-    tell([*to_carry(folder.leaving(label)), f"{aligned.size:,} ids in common: {out}"])
+app.command()(align)
 
 
 @app.command()
@@ -210,10 +172,6 @@ def check_outputs(letters: Correspondence, *, json_file: str | None, report: Pat
     me, host = letters.member.me, letters.member.host
     if me != host and (json_file is not None or report is not None):
         raise InputError(f"'{me}' is a guest and the result is for '{host}' alone: leave --json and --report out")
-
-
-def to_carry(files: Iterable[Path]) -> list[str]:
-    return [f"carry {path} to '{path.parent.name}'" for path in files]
 
 
 def tell(sentences: Iterable[str], *, aside: bool = False) -> None:

@@ -8,27 +8,33 @@ from types import NoneType
 
 import numpy as np
 
-from vesica.data.ids import ids_from, is_missing, text_of
+from vesica.data.ids import Key, ids_from, is_missing, text_of
 from vesica.data.table import Array, Column, Table, Text
 from vesica.errors import InputError
 
 Values = Array | Sequence[object]
 
 
-def table_of(ids: Values, columns: Mapping[str, Values], *, image: Array | None, name: str, where: str) -> Table:
-    """A table of equally long parts; `name` is what the ids are called in a message."""
-    listed = values_of(ids, name=name, where=where)
+def table_of(
+    ids: Sequence[Values], columns: Mapping[str, Values], *, key: Key, image: Array | None, where: str
+) -> Table:
+    """A table of equally long parts; `ids` are the columns of its key."""
+    listed, *others = (values_of(values, name=name, where=where) for name, values in zip(key.columns, ids, strict=True))
     if not listed:
         raise InputError(f"{where} has no rows; give it at least one")
     made = {column: column_from(values, name=column, where=where) for column, values in columns.items()}
     pixels = None if image is None else image_from(image, where=where)
-    parts = [*made.items(), *([] if pixels is None else [("image", pixels)])]
+    parts = [
+        *zip(key.columns[1:], others, strict=True),
+        *made.items(),
+        *([] if pixels is None else [("image", pixels)]),
+    ]
     for part, values in parts:
         if len(values) != len(listed):
             raise InputError(
                 f"{where} has {len(listed)} ids but {len(values)} rows in '{part}'; make them equally long"
             )
-    return Table(ids_from(listed, name=name, where=where), made, pixels)
+    return Table(ids_from([listed, *others], key, where=where), made, pixels)
 
 
 def image_from(image: Array, *, where: str) -> Array:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vesica.data.ids import Key
 from vesica.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,23 +17,35 @@ MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"]
 SAMPLE = 1_000  # rows whose values decide the types of the columns, unless later ones contradict
 
 
-def csv_frame(path: Path, *, id: str) -> polars.DataFrame:
+def csv_frame(path: Path, *, id: str | Key) -> polars.DataFrame:
     """The rows of a CSV file; the ids are strings, and strings may still be one of the MISSING."""
     import polars as pl
 
+    keys = Key.of(id).columns
     try:
-        frame = parse(path, id)
+        frame = parse(path, keys)
     except pl.exceptions.PolarsError as fault:
         if "more fields" in str(fault):
             raise InputError(f"{path} has rows with more fields than its header; correct them") from fault
         raise unreadable(path, "CSV", fault) from fault
-    if id in frame.columns and frame[id].null_count():
-        frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
+    if keys[0] in frame.columns and frame[keys[0]].null_count():
+        frame = without_blank_lines(frame, path)
     refuse_malformed(frame, path)
     return frame
 
 
-def parse(path: Path, id: str) -> polars.DataFrame:
+def without_blank_lines(frame: polars.DataFrame, path: Path) -> polars.DataFrame:
+    """A line of missing values alone is blank; one where a person wrote so (NA) is a row."""
+    import polars as pl
+
+    empty = pl.all_horizontal(pl.all().is_null())
+    if not frame.select(empty.any()).item():
+        return frame
+    written = pl.read_csv(path, infer_schema=False, glob=False)
+    return frame.filter(~written.select(empty).to_series())
+
+
+def parse(path: Path, keys: Sequence[str]) -> polars.DataFrame:
     """The frame, the types of its columns guessed from the first rows, or else weighed over all of them."""
     import polars as pl
 
@@ -43,7 +56,7 @@ def parse(path: Path, id: str) -> polars.DataFrame:
                 path,
                 n_rows=SAMPLE,
                 infer_schema_length=SAMPLE,
-                schema_overrides={id: pl.String},
+                schema_overrides=dict.fromkeys(keys, pl.String),
                 null_values=MISSING,
                 try_parse_dates=True,
                 glob=False,
@@ -55,7 +68,7 @@ def parse(path: Path, id: str) -> polars.DataFrame:
             if all(frame[c.name].null_count() == frame.height for c in sample if c.null_count() == SAMPLE):
                 return frame
     strings = pl.read_csv(path, infer_schema=False, null_values=MISSING, glob=False)
-    return strings.with_columns(narrowed(column) for column in strings if column.name != id)
+    return strings.with_columns(narrowed(column) for column in strings if column.name not in keys)
 
 
 def narrowed(strings: polars.Series) -> polars.Series:

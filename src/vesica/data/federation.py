@@ -108,6 +108,7 @@ class Federation:
     labelled: int | None = None
     name: str = "federation"
     sha256: str | None = None  # of a public data set's files
+    source: Mapping[str, Any] = field(default_factory=dict)  # how to make it again: what was asked for, by name
     cut: Mapping[str, Any] = field(default_factory=dict)  # where a public data set is not cut in its usual way
 
     def __post_init__(self) -> None:
@@ -184,7 +185,7 @@ class Federation:
         table, label = take_label(host.table, file.need(values, "label", "host"), party=host.name)
         task = str(file.values.get("task", "classification"))
         seed = int(test.get("seed", 0))
-        ids = read_table(file.beside(test["rows"]), id=file.need(values, "id", "host")).ids if "rows" in test else None
+        ids = read_table(file.beside(test["rows"]), id=file.key(values, "host")).ids if "rows" in test else None
         return cls(
             replace(host, table=table),
             label,
@@ -196,6 +197,7 @@ class Federation:
             overlap=Overlap(**{"seed": seed, **overlap}),
             labelled=file.section("labelled").get("keep"),
             name=file.path.stem,
+            source={"federation": str(file.path.resolve())},
         )
 
 
@@ -214,10 +216,10 @@ def read_new_rows(path: Path) -> dict[str, Table]:
 
 def read_party(file: FederationFile, values: Mapping[str, Any], section: str) -> PartyData:
     """One party with its table, which lies beside the file."""
-    name, table, id = (file.need(values, key, section) for key in ("name", "table", "id"))
+    name, table = (file.need(values, key, section) for key in ("name", "table"))
     return PartyData(
         name,
-        read_table(file.beside(table), id=id),
+        read_table(file.beside(table), id=file.key(values, section)),
         kinds=values.get("columns", {}),
         scale=values.get("scale", "quantile"),
         encoder=values.get("encoder"),

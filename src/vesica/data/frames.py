@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vesica.data.columns import column_from, table_of, unusable
-from vesica.data.ids import duplicated, ids_from, require_id, text_of, without_id
+from vesica.data.ids import Key, duplicated, ids_from, require_id, text_of, without_id
 from vesica.data.table import Array, Column, Table, Text
 from vesica.errors import InputError
 
@@ -16,24 +16,26 @@ if TYPE_CHECKING:
     import polars
 
 
-def table_from_polars(frame: polars.DataFrame, *, id: str, where: str, missing: Sequence[str] = ()) -> Table:
+def table_from_polars(frame: polars.DataFrame, *, id: str | Key, where: str, missing: Sequence[str] = ()) -> Table:
     """A table of a frame; the strings in `missing` are missing values."""
-    require_id(id, frame.columns, where=where)
+    key = Key.of(id)
+    require_id(key, frame.columns, where=where)
     if frame.height == 0:
         raise InputError(f"{where} has no rows; give it at least one")
     frame = frame.rechunk()  # all columns at once, and in parallel; the arrays are then views of them
-    ids = polars_ids(frame[id], where=where, missing=missing)
-    others = [series for series in frame if series.name != id]
+    ids = polars_ids(frame, key, where=where, missing=missing)
+    others = [series for series in frame if series.name not in key.columns]
     return Table(ids, {series.name: polars_column(series, where=where, missing=missing) for series in others})
 
 
-def polars_ids(series: polars.Series, *, where: str, missing: Sequence[str]) -> Array:
+def polars_ids(frame: polars.DataFrame, key: Key, *, where: str, missing: Sequence[str]) -> Array:
     import polars as pl
 
-    if not (series.dtype.is_integer() or series.dtype in (pl.String, pl.Categorical, pl.Enum)):
-        return ids_from(series.to_list(), name=series.name, where=where)
-    texts = series.cast(pl.String)
-    gaps = texts.is_null() | texts.is_in(["", *missing]).fill_null(True)
+    series = frame[key.columns[0]]
+    if not key.is_plain or not (series.dtype.is_integer() or series.dtype in (pl.String, pl.Categorical, pl.Enum)):
+        return ids_from([without_marks(frame[name], missing).to_list() for name in key.columns], key, where=where)
+    texts = without_marks(series.cast(pl.String), missing)
+    gaps = texts.is_null() | (texts == "").fill_null(True)
     if gaps.any():
         raise without_id(int(gaps.sum()), int(gaps.arg_true()[0]), name=series.name, where=where)
     # Equal ids have equal hashes, and hashes are several times faster to compare.
@@ -41,6 +43,16 @@ def polars_ids(series: polars.Series, *, where: str, missing: Sequence[str]) -> 
         example = texts.filter(texts.is_duplicated())[0]
         raise duplicated(repeats, example, name=series.name, where=where)
     return texts.to_numpy().astype(str)
+
+
+def without_marks(series: polars.Series, missing: Sequence[str]) -> polars.Series:
+    """Null where one of these strings stands, also with white space around it."""
+    import polars as pl
+
+    if not missing or series.dtype != pl.String:
+        return series
+    marked = series.str.strip_chars().is_in(list(missing))
+    return series.set(marked, None) if marked.any() else series
 
 
 def polars_column(series: polars.Series, *, where: str, missing: Sequence[str] = ()) -> Column:
@@ -86,7 +98,7 @@ def table_from_pandas(frame: Any, *, id: str, where: str) -> Table:
     series = dict(zip(names, (frame.iloc[:, position] for position in range(len(names))), strict=True))
     ids = values_or_none(series.pop(id))
     columns = {name: pandas_column(values, name=name, where=where) for name, values in series.items()}
-    return Table(table_of(ids, {}, image=None, name=id, where=where).ids, columns)
+    return Table(table_of([ids], {}, key=Key.of(id), image=None, where=where).ids, columns)
 
 
 def pandas_column(series: Any, *, name: str, where: str) -> Column:

@@ -1,14 +1,71 @@
-"""Ids as text: the same id is the same text whatever kind of file it came from."""
+"""Ids as text: the same id is the same text whatever kind of file it came from, and by the same rules."""
 
+from __future__ import annotations
+
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, time
 from decimal import Decimal
+from typing import Literal, get_args
 
 import numpy as np
 
 from vesica.data.table import Array
 from vesica.errors import InputError, nearest
+
+Case = Literal["keep", "lower", "upper"]
+WIDEST = 1024
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is done to every key before it is compared; all parties must use the same."""
+
+    trim: bool = False  # no white space around it
+    case: Case = "keep"
+    pad: int = 0  # zeros in front, up to this width
+
+    def __post_init__(self) -> None:
+        if self.case not in get_args(Case):
+            raise InputError(f"case '{self.case}' is not known{nearest(str(self.case), get_args(Case))}")
+        if not 0 <= self.pad <= WIDEST:
+            raise InputError(f"a width of {self.pad} cannot be padded to: give 0 to {WIDEST}")
+
+    def text(self, value: object) -> str | None:
+        """The key as it is compared; None if there is none."""
+        text = "" if is_missing(value) else text_of(value)
+        text = text.strip() if self.trim else text
+        text = text.lower() if self.case == "lower" else text.upper() if self.case == "upper" else text
+        return text.rjust(self.pad, "0") if text else None
+
+
+@dataclass(frozen=True)
+class Key:
+    """What makes an id: one column, or several together, each by the rules."""
+
+    columns: tuple[str, ...]
+    rules: Rules = Rules()
+
+    @classmethod
+    def of(cls, id: str | Key) -> Key:
+        return id if isinstance(id, Key) else cls((id,))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether an id is one column as it stands."""
+        return len(self.columns) == 1 and self.rules == Rules()
+
+    def __str__(self) -> str:
+        return ", ".join(self.columns)
+
+    def text(self, values: Sequence[object]) -> str | None:
+        """The id of a row; of several columns it is a list in JSON, as ("ab", "c") is not ("a", "bc")."""
+        texts = [self.rules.text(value) for value in values]
+        if None in texts:
+            return None
+        return texts[0] if len(texts) == 1 else json.dumps(texts, ensure_ascii=False)
 
 
 def text_of(value: object) -> str:
@@ -41,21 +98,24 @@ def is_missing(value: object) -> bool:
     return type(value).__name__ == "NAType"
 
 
-def ids_from(values: Sequence[object], *, name: str, where: str) -> Array:
-    gaps = [row for row, value in enumerate(values) if is_missing(value) or value in ("", b"")]
+def ids_from(columns: Sequence[Sequence[object]], key: Key, *, where: str) -> Array:
+    """The ids of rows whose key columns these are; none may be missing or repeated."""
+    found = [key.text(values) for values in zip(*columns, strict=True)]
+    gaps = [row for row, text in enumerate(found) if text is None]
     if gaps:
-        raise without_id(len(gaps), gaps[0], name=name, where=where)
-    texts = [text_of(value) for value in values]
+        raise without_id(len(gaps), gaps[0], name=str(key), where=where)
+    texts = [str(text) for text in found]
     if len(set(texts)) < len(texts):
         text, _ = Counter(texts).most_common(1)[0]
-        raise duplicated(len(texts) - len(set(texts)), text, name=name, where=where)
+        raise duplicated(len(texts) - len(set(texts)), text, name=str(key), where=where)
     return np.array(texts, dtype=str)
 
 
-def require_id(name: str, names: Iterable[str], *, where: str) -> None:
+def require_id(id: str | Key, names: Iterable[str], *, where: str) -> None:
     names = list(names)
-    if name not in names:
-        raise InputError(f"{where} has no column '{name}' to take the ids from{nearest(name, names)}")
+    for name in Key.of(id).columns:
+        if name not in names:
+            raise InputError(f"{where} has no column '{name}' to take the ids from{nearest(name, names)}")
 
 
 def without_id(count: int, first: int, *, name: str, where: str) -> InputError:

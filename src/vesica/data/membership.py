@@ -82,7 +82,7 @@ def _test_rows(file: FederationFile, *, reads: bool) -> TestRows:
     if "rows" in values:
         ids = np.empty(0, dtype=object)
         if reads:
-            ids = read_table(file.beside(values["rows"]), id=file.need(file.section("host"), "id", "host")).ids
+            ids = read_table(file.beside(values["rows"]), id=file.key(file.section("host"), "host")).ids
     return TestRows(float(values.get("fraction", 0.2)), ids, int(values.get("seed", 0)))
 
 

@@ -11,13 +11,13 @@ import numpy as np
 from vesica.data.columns import Values, table_of
 from vesica.data.csv_files import MISSING, csv_frame, unreadable
 from vesica.data.frames import table_from_pandas, table_from_polars
-from vesica.data.ids import require_id
+from vesica.data.ids import Key, require_id
 from vesica.data.table import Array, Table
 from vesica.errors import InputError
 
 
-def read_table(path: Path, *, id: str) -> Table:
-    """The table in a .csv, .parquet or .npz file; `id` names the column (or array) that holds the ids."""
+def read_table(path: Path, *, id: str | Key) -> Table:
+    """The table in a .csv, .parquet or .npz file; `id` names the column (or array) that holds the ids, or the key."""
     readers = {".csv": read_csv, ".parquet": read_parquet, ".npz": read_npz}
     path = Path(path)
     if path.suffix.lower() not in readers:
@@ -58,17 +58,18 @@ def table_from_arrays(ids: Values, columns: Mapping[str, Values] | Array, *, ima
         if matrix.ndim != 2:
             raise InputError(f"the array of columns has shape {matrix.shape}; it must be (rows, columns)")
         columns = {f"column_{position}": values for position, values in enumerate(matrix.T)}
-    return table_of(ids, columns, image=image, name="ids", where="the table")
+    return table_of([ids], columns, key=Key(("ids",)), image=image, where="the table")
 
 
-def table_from_mapping(arrays: Mapping[str, Values], *, id: str, where: str) -> Table:
-    require_id(id, arrays, where=where)
-    columns = {name: values for name, values in arrays.items() if name not in (id, "image")}
+def table_from_mapping(arrays: Mapping[str, Values], *, id: str | Key, where: str) -> Table:
+    key = Key.of(id)
+    require_id(key, arrays, where=where)
+    columns = {name: values for name, values in arrays.items() if name not in (*key.columns, "image")}
     image = np.asarray(arrays["image"]) if "image" in arrays else None
-    return table_of(arrays[id], columns, image=image, name=id, where=where)
+    return table_of([arrays[name] for name in key.columns], columns, key=key, image=image, where=where)
 
 
-def read_npz(path: Path, *, id: str) -> Table:
+def read_npz(path: Path, *, id: str | Key) -> Table:
     try:
         # Opened here, because NumPy leaves a file open that it cannot read.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -78,7 +79,7 @@ def read_npz(path: Path, *, id: str) -> Table:
     return table_from_mapping(arrays, id=id, where=str(path))
 
 
-def read_parquet(path: Path, *, id: str) -> Table:
+def read_parquet(path: Path, *, id: str | Key) -> Table:
     import polars as pl
 
     try:
@@ -88,5 +89,5 @@ def read_parquet(path: Path, *, id: str) -> Table:
     return table_from_polars(frame, id=id, where=str(path))
 
 
-def read_csv(path: Path, *, id: str) -> Table:
+def read_csv(path: Path, *, id: str | Key) -> Table:
     return table_from_polars(csv_frame(path, id=id), id=id, where=str(path), missing=MISSING)

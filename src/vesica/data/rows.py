@@ -103,7 +103,7 @@ def hold_out(federation: Federation, *, fraction: float = 0.2, seed: int = 0) ->
     label = federation.label[kept[host.name]]
     groups = None if federation.test.groups is None else federation.test.groups[kept[host.name]]
     test, name = TestRows(fraction, seed=seed, groups=groups), f"{federation.name} (hold-out)"
-    return replace(federation, host=host, label=label, guests=tuple(guests), test=test, name=name)
+    return replace(federation, host=host, label=label, guests=tuple(guests), test=test, name=name, source={})
 
 
 def common_rows(parties: Sequence[PartyData]) -> tuple[Array, dict[str, Array]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +159,9 @@ def make_federation(
     data = load_dataset(scenario.data, data_dir)
     tables = host_first(name, cut_as_asked(name, data, parties=parties, alpha=alpha, seed=seed), host)
     asked = {"host": None if host == 1 else host, "parties": parties, "alpha": alpha}
-    return federate(
+    rows = {"overlap": overlap, "share": share, "draw": draw, "labelled": labelled, "labels": labels}
+    wanted = {"data": name, **rows, "seed": seed, "dim": dim, "encoder": encoder, **asked}
+    made = federate(
         data,
         tables if not scenario.label_only_host else [Table(tables[0].ids), *tables],
         name=name,
@@ -170,6 +172,7 @@ def make_federation(
         labelled=labelled,
         dim=dim,
     )
+    return replace(made, source={part: value for part, value in wanted.items() if value is not None})
 
 
 def cut_as_asked(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from vesica.data.ids import Key, Rules
 from vesica.errors import InputError, nearest
 
 _PARTY = {"name": str, "table": str, "id": str, "encoder": str, "dim": int, "columns": dict, "scale": str}
@@ -16,12 +17,14 @@ _KEYS: dict[str, dict[str, type]] = {
         "metric": str,
         "host": dict,
         "guest": list,
+        "ids": dict,
         "test": dict,
         "overlap": dict,
         "labelled": dict,
     },
     "host": {**_PARTY, "label": str, "labels": str},
     "guest": _PARTY,
+    "ids": {"trim": bool, "case": str, "pad": int},
     "test": {"fraction": float, "rows": str, "seed": int},
     "overlap": {"keep": int, "share": str, "draw": int, "seed": int},
     "labelled": {"keep": int},
@@ -30,6 +33,7 @@ _TYPE_NAMES = {
     str: "a text",
     int: "a whole number",
     float: "a number",
+    bool: "true or false",
     dict: "a table",
     list: "a list of tables, written [[guest]]",
 }
@@ -42,12 +46,13 @@ class FederationFile:
         self.path = path
         self.values = self._parse()
         self._check(self.values, "")
-        for name in ("host", "test", "overlap", "labelled"):
+        for name in ("host", "ids", "test", "overlap", "labelled"):
             self._check(self.section(name), name)
         for guest in self.guests:
             if not isinstance(guest, dict):
                 raise InputError(f"{path}: guest must be a list of tables, written [[guest]]")
             self._check(guest, "guest")
+        self.rules = self._rules()  # for the ids of all parties
 
     def section(self, name: str) -> dict[str, Any]:
         return dict(self.values.get(name, {}))
@@ -56,14 +61,37 @@ class FederationFile:
     def guests(self) -> list[dict[str, Any]]:
         return list(self.values.get("guest", []))
 
+    def parties(self, me: str) -> dict[str, dict[str, Any]]:
+        """What is said of each party, by name, the host first; `me` is one of them."""
+        listed = [("host", self.section("host")), *(("guest", guest) for guest in self.guests)]
+        sections = {self.need(values, "name", section): values for section, values in listed}
+        if len(sections) < len(listed):
+            raise InputError(f"{self.path} has two parties of one name: give each a name of its own")
+        if len(sections) < 2:
+            raise InputError(f"{self.path} has no guest: there is nobody to talk to")
+        if me not in sections:
+            raise InputError(f"{self.path} has no party '{me}'{nearest(me, sections)}")
+        return sections
+
     def need(self, values: Mapping[str, Any], key: str, section: str) -> str:
         if key not in values:
             raise InputError(f"{self.path}: [{section}] has no '{key}': add it")
         return str(values[key])
 
+    def key(self, values: Mapping[str, Any], section: str) -> Key:
+        """What makes a party's ids: its column or columns, and the rules that all parties share."""
+        id = values.get("id")
+        return Key(tuple(id) if isinstance(id, list) else (self.need(values, "id", section),), self.rules)
+
     def beside(self, name: str) -> Path:
         """A file that this one names; relative names are relative to it."""
         return self.path.parent / name
+
+    def _rules(self) -> Rules:
+        try:
+            return Rules(**self.section("ids"))
+        except InputError as fault:
+            raise InputError(f"{self.path}: [ids] {fault}") from fault
 
     def _parse(self) -> dict[str, Any]:
         try:
@@ -80,8 +108,15 @@ class FederationFile:
                 unused = _KEYS[section].keys() - values.keys()
                 raise InputError(f"{where} has an unknown key '{key}'{nearest(key, unused or _KEYS[section])}")
             wanted = _KEYS[section][key]
-            if type(value) is not wanted and not (wanted is float and type(value) is int):
+            if key == "id" and isinstance(value, list):
+                self._check_columns(value, where)
+            elif type(value) is not wanted and not (wanted is float and type(value) is int):
                 raise InputError(f"{where} {key} is {value!r} and should be {_TYPE_NAMES[wanted]}")
         for column, kind in values.get("columns", {}).items():
             if not isinstance(kind, str):
                 raise InputError(f"{where} columns sets '{column}' to {kind!r}, which is no text")
+
+    def _check_columns(self, id: list[Any], where: str) -> None:
+        """Several columns that together make an id."""
+        if not id or not all(isinstance(name, str) for name in id) or len(set(id)) < len(id):
+            raise InputError(f"{where} id is {id!r} and should be a column, or a list of different columns")

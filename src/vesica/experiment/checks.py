@@ -48,11 +48,15 @@ def check_waiting(method: Method, guests: Sequence[str], *, wait: float | None, 
         )
     if wait is None:
         raise InputError("--absent without --wait would never end: give the seconds after which a guest is left out")
-    if not 0 < wait < math.inf:
-        raise InputError(f"--wait is {wait:g}: give a number of seconds above 0")
+    check_wait(wait)
     for name in absent:
         if name not in guests:
             raise InputError(f"--absent names '{name}', who is no guest here{nearest(name, guests)}")
+
+
+def check_wait(wait: float | None) -> None:
+    if wait is not None and not 0 < wait < math.inf:
+        raise InputError(f"--wait is {wait:g}: give a number of seconds above 0")
 
 
 def check_label_counts(counts: Sequence[int], *, labelled: int, limited: bool) -> None:

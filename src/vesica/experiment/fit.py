@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +20,7 @@ from vesica.data.rows import Split, split_rows
 from vesica.engines import InProcess
 from vesica.experiment.account import describe, result_of, said_in, terms_of
 from vesica.experiment.checks import check_in_one_place, check_label_counts, check_settings, check_stop, check_waiting
-from vesica.experiment.folder import RunFolder, write_lines
+from vesica.experiment.folder import RunFolder, write_atomically, write_lines
 from vesica.experiment.result import Result
 from vesica.experiment.seat import Outcome, Seat
 from vesica.methods import Method
@@ -84,7 +86,7 @@ def fit(
         outcomes = converse(method, terms, seats, split, talks, fewer=fewer, seed=seed, absent=absent)
         result = result_of(run, method, split, outcomes, talks[seats[0].name])
         if folder is not None:
-            save(folder, result, outcomes, keep_messages=keep_messages)
+            save(folder, result, outcomes, source=federation.source, keep_messages=keep_messages)
         return result
 
 
@@ -95,7 +97,7 @@ def sort_out(method: Method, federation: Federation, *, limited: bool) -> tuple[
     check_label_counts(counts, labelled=len(split.labelled), limited=limited)
     fewer = [split_rows(replace(federation, labelled=count)) for count in counts]
     if getattr(method, "hides_labels", False):
-        split = validate_blindly(split, seed=federation.overlap.seed)
+        split, *fewer = (validate_blindly(each, seed=federation.overlap.seed) for each in (split, *fewer))
     return split, fewer
 
 
@@ -197,10 +199,21 @@ def party_seed(party: str, seed: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed} {party}".encode()).digest()[:8], "little") >> 1
 
 
-def save(folder: RunFolder, result: Result, outcomes: Mapping[str, Outcome], *, keep_messages: bool) -> None:
-    """Each party's model and ledger into its own folder, then the result."""
+def save(
+    folder: RunFolder,
+    result: Result,
+    outcomes: Mapping[str, Outcome],
+    *,
+    source: Mapping[str, Any],
+    keep_messages: bool,
+) -> None:
+    """Each party's model and ledger into its own folder, with its rows where messages are kept; then the result."""
     for name, outcome in outcomes.items():
         outcome.model.save(folder.party(name))
+        if keep_messages:
+            outcome.belongings.save(folder.party(name))
         write_lines(folder.party(name) / "ledger.jsonl", said_in(outcome))
     write_lines(folder.party(result.parties[0]) / "curve.jsonl", result.curve)
+    if keep_messages:  # an audit may run it again
+        write_atomically(folder.path / "source.json", json.dumps(dict(source), indent=1))
     folder.finish(result.to_json(), drop_journals_of=() if keep_messages else result.parties)

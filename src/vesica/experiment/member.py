@@ -162,7 +162,8 @@ class Member:
         ids = sorted(self.common.tolist())
         if message.scalars.get("common") != digest_of(ids):
             raise AgreementError(
-                f"'{link.peer}' has other common ids than the {len(ids)} here: align again, and use that at both sides"
+                f"'{link.peer}' has other common ids than the {len(ids)} here: align again, and use that and the same "
+                "rules for ids ([ids] in federation.toml) at both sides"
             )
         test = message.tensors.get("test")
         if test is None or test.dtype != torch.int64 or test.dim() != 1 or not 0 < len(test) < len(ids):
@@ -173,6 +174,8 @@ class Member:
 
     def save(self, folder: RunFolder, outcome: Outcome, said: Mapping[str, Any]) -> None:
         outcome.model.save(folder.party(self.me))
+        if self.keep_messages:
+            outcome.belongings.save(folder.party(self.me))
         write_lines(folder.party(self.me) / "ledger.jsonl", said_in(outcome))
         folder.finish(said, drop_journals_of=() if self.keep_messages else [self.me])
         # Not before: who is killed until here needs it to go on.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time as now
-from typing import Any
 
 from vesica.data.membership import read_membership
 from vesica.data.reading import read_table
@@ -17,7 +15,8 @@ from vesica.engines.post.desk import Desk
 from vesica.engines.post.envelope import Mark
 from vesica.engines.post.folder import DeskFolder
 from vesica.engines.post.keys import Card
-from vesica.errors import InputError, PartyError, VesicaError, nearest
+from vesica.errors import InputError, PartyError, VesicaError
+from vesica.experiment.checks import check_wait
 from vesica.experiment.member import Member, Plan
 from vesica.experiment.result import Result
 from vesica.protocol.link import Progress, silently
@@ -44,8 +43,7 @@ class Correspondence:
         progress: Progress = silently,
     ) -> Correspondence:
         """`common` has the ids that every party has, `label` is the run's name: both the same at every party."""
-        if plan.wait is not None and not 0 < plan.wait < math.inf:
-            raise InputError(f"--wait is {plan.wait:g}: give a number of seconds above 0")
+        check_wait(plan.wait)
         me, out = folder.identity().name, folder.run(label)
         ids = read_common(common, federation, me)
         known = read_membership(federation, me, common=ids)
@@ -92,19 +90,6 @@ def mark_of(member: Member, label: str, cards: Mapping[str, Card]) -> Mark:
 
 
 def read_common(path: Path, federation: Path, me: str) -> Array:
-    """The common ids, in a column that is called as in this party's own table."""
+    """The common ids by the rules, from columns that are called and written as in this party's own table."""
     file = FederationFile(federation)
-    return read_table(path, id=file.need(sections_of(file, me)[me], "id", me)).ids
-
-
-def sections_of(file: FederationFile, me: str) -> dict[str, dict[str, Any]]:
-    """What is said of each party, the host first; `me` is one of them."""
-    parties = [("host", file.section("host")), *(("guest", guest) for guest in file.guests)]
-    sections = {file.need(values, "name", section): values for section, values in parties}
-    if len(sections) < len(parties):
-        raise InputError(f"{file.path} has two parties of one name: give each a name of its own")
-    if len(sections) < 2:
-        raise InputError(f"{file.path} has no guest: there is nobody to talk to")
-    if me not in sections:
-        raise InputError(f"{file.path} has no party '{me}'{nearest(me, sections)}")
-    return sections
+    return read_table(path, id=file.key(file.parties(me)[me], me)).ids

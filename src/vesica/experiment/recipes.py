@@ -10,6 +10,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from vesica.data.federation import Federation
 from vesica.data.rows import hold_out
 from vesica.data.scenario import SCENARIOS, make_federation
 from vesica.errors import InputError, nearest
+from vesica.experiment.audit import KNOWN, Shadows, audit, by_shadows
 from vesica.experiment.fit import fit
 from vesica.experiment.folder import read_json, write_atomically
 from vesica.experiment.result import Result
@@ -56,6 +58,9 @@ class Case:
     alpha: float | None = None  # the host's ratio of the columns that matter most
     encoder: str | None = None  # of every party with features
     stop_at_bytes: int | None = None
+    audit: tuple[str, ...] = ()  # attacks by which it is measured what each party could learn,
+    known: int = KNOWN  # with so many rows known from elsewhere
+    shadows: int = 0  # and membership with so many shadow federations
 
     def settings(self) -> dict[str, Any]:
         """All of them, by name, as JSON has them."""
@@ -185,27 +190,51 @@ def reproduce(
         if finished is not None and finished.exists():
             yield from read_finished(finished, case)
             continue
-        federation = case.federation(data_dir)
+        runs = run_case(case, table, folder, data_dir=data_dir, device=device, progress=progress)
+        if finished is not None:
+            write_atomically(finished, json.dumps({"settings": case.settings(), "runs": [vars(run) for run in runs]}))
+        yield from runs
+
+
+def run_case(
+    case: Case, table: str, folder: Path | None, *, data_dir: Path | None, device: str, progress: Progress
+) -> list[Reproduced]:
+    """What was reached on the way, and the result."""
+    federation = case.federation(data_dir)
+    with tempfile.TemporaryDirectory() as scratch:
+        kept = folder or (Path(scratch) / "run" if case.audit else None)
         result = fit(
             case.method,
             federation,
             seed=case.seed,
             wire=case.wire,
             device=device,
-            out=folder,
+            out=kept,
+            keep_messages=bool(case.audit),
             progress=progress,
             wait=case.wait,
             absent=case.absent,
             stop_at_bytes=case.stop_at_bytes,
         )
-        where = circumstances(table, device=device, sha256=federation.sha256)
-        runs = [
-            Reproduced(line_of(run) | where, run.ledger.to_json() + run.scoring.to_json(), run.curve)
-            for run in (*result.milestones, result)
-        ]
-        if finished is not None:
-            write_atomically(finished, json.dumps({"settings": case.settings(), "runs": [vars(run) for run in runs]}))
-        yield from runs
+        found = {} if not case.audit or kept is None else {"audit": audited(case, kept, federation, progress=progress)}
+    where = circumstances(table, device=device, sha256=federation.sha256)
+    return [
+        Reproduced(line_of(run) | where | (found if run is result else {}), ledger_of(run), run.curve)
+        for run in (*result.milestones, result)
+    ]
+
+
+def audited(case: Case, folder: Path, federation: Federation, *, progress: Progress) -> list[dict[str, Any]]:
+    """The findings of an audit."""
+    found = audit(folder, known=case.known, attacks=case.audit, styles=("plain", "mixmatch"), seed=case.seed)
+    if case.shadows:
+        shadows = Shadows(case.method, federation, case.shadows)
+        found = found.with_more(by_shadows(folder, shadows, seed=case.seed, progress=progress))
+    return [finding.to_json() for finding in found.findings]
+
+
+def ledger_of(run: Result) -> list[dict[str, Any]]:
+    return run.ledger.to_json() + run.scoring.to_json()
 
 
 def read_finished(file: Path, case: Case) -> list[Reproduced]:

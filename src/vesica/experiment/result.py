@@ -57,6 +57,7 @@ class Result:
             "wire": self.wire,
             "epsilon": self.privacy and self.privacy.epsilon,
             "delta": self.privacy and self.privacy.delta,
+            "protects": self.privacy and self.privacy.protects,
             "seconds": None if self.seconds is None else round(self.seconds, 3),
             "config": dict(self.config),
             "config_hash": self.config_hash,

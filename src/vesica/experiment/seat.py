@@ -15,6 +15,7 @@ from vesica.data.federation import PartyData
 from vesica.data.preparation import Preparation, naming
 from vesica.data.rows import PartyRows, Split
 from vesica.errors import InputError
+from vesica.experiment.belongings import Belongings
 from vesica.experiment.models import PartyModel
 from vesica.methods import Method
 from vesica.metrics import Task, score
@@ -35,6 +36,7 @@ class Outcome:
     model: PartyModel
     training: Ledger
     scoring: Ledger
+    belongings: Belongings
     metrics: Mapping[str, float | None] | None = None  # the host's
     statements: tuple[str, ...] = ()  # the host's
     privacy: Spent | None = None  # the host's
@@ -95,14 +97,14 @@ class Seat:
         method.guest(me)
         training = begin_scoring(talk)
         answer(me, me.rows.test)
-        scoring, model = talk.ledger, self._model(me)
+        scoring, model, own = talk.ledger, self._model(me), Belongings.of(me)
         earlier = {}
         for name, milestone in me.milestones.items():
             begin_scoring(talk)
             me.encoder = milestone.encoder
             answer(me, me.rows.test)
-            earlier[name] = Outcome(model, self._ledger(me, milestone), talk.ledger, reached=milestone)
-        return Outcome(model, training, scoring, milestones=earlier)
+            earlier[name] = Outcome(model, self._ledger(me, milestone), talk.ledger, own, reached=milestone)
+        return Outcome(model, training, scoring, own, milestones=earlier)
 
     def be_host(
         self,
@@ -137,6 +139,7 @@ class Seat:
         training = begin_scoring(talk)
         metrics = score(task, predict(me, me.rows.test), me.labels[me.rows.test])
         model, scoring = replace(self._model(me), head=me.head and me.head.cpu(), task=task), talk.ledger
+        belongings = Belongings.of(me)
         earlier = {}
         for name, milestone in me.milestones.items():
             begin_scoring(talk)
@@ -144,10 +147,19 @@ class Seat:
             values = score(task, predict(me, me.rows.test), me.labels[me.rows.test])
             then = self._ledger(me, milestone)
             earlier[name] = Outcome(
-                model, then, talk.ledger, values, tuple(milestone.statements), talk.privacy, reached=milestone
+                model,
+                then,
+                talk.ledger,
+                belongings,
+                values,
+                tuple(milestone.statements),
+                talk.privacy,
+                reached=milestone,
             )
         said = tuple(talk.statements)
-        return Outcome(model, training, scoring, metrics, said, talk.privacy, me.missing, milestones=earlier)
+        return Outcome(
+            model, training, scoring, belongings, metrics, said, talk.privacy, me.missing, milestones=earlier
+        )
 
     def _sort(self, agreement: Agreement) -> Rows:
         """This party's rows, now that it is agreed which aligned ones are labelled and which validate."""

@@ -17,7 +17,7 @@ from vesica.experiment.published import METRICS, Published, figures_for, read_pu
 from vesica.experiment.reach import Reach, reaches
 
 _BLOCK = re.compile(
-    r"(?P<begin><!-- (?P<kind>table|bytes to reach|by overlap|picture): (?P<file>\S+)"
+    r"(?P<begin><!-- (?P<kind>table|bytes to reach|by overlap|picture|audit): (?P<file>\S+)"
     r"( published: (?P<published>\S+))? -->\n).*?(?P<end><!-- end of (table|picture) -->)",
     re.DOTALL,
 )
@@ -26,6 +26,8 @@ _BLOCK = re.compile(
 _USUAL = {"host": "1", "parties": "–", "alpha": "–", "epsilon": "–", "predicted without": "–"}
 _SETTING = ("method", "data", "host", "parties", "alpha", "aligned", "labelled", "wire", "epsilon")
 _COLUMNS = (*_SETTING, "predicted without", "settings", *METRICS, "rounds", "messages", "MB", "seconds", "seeds")
+
+_AUDITED = ("method", "data", "aligned", "labelled", "epsilon", "settings")
 
 Line = Mapping[str, Any]  # of results/*.jsonl
 
@@ -49,6 +51,8 @@ def contents(folder: Path, block: re.Match[str]) -> str:
         return markdown(*by_overlap(lines))
     if kind == "bytes to reach":
         return markdown(*bytes_to_reach(lines))
+    if kind == "audit":
+        return markdown(*audited(lines))
     tables = {line["table"] for line in lines if "table" in line}
     published = read_published(folder / block["published"], tables=tables) if block["published"] else None
     return markdown(*summarise(lines, published))
@@ -69,6 +73,19 @@ def summarise(lines: Sequence[Line], published: Published | None = None) -> tupl
     """A row for each setting over its seeds, mean ± standard deviation, and the heads of the columns."""
     if any("figures" in line for line in lines):
         return computed([line["figures"] for line in lines])
+    table = []
+    for named, runs in grouped(lines):
+        figures = figures_for(named, settings_of(runs[0]), published or {})
+        beside = {f"published {metric}": figure for metric, figure in figures.items()}
+        table.append(named | scores_of(runs) | costs_of(runs) | beside)
+    usual = {head for head, cell in _USUAL.items() if all(row[head] == cell for row in table)}
+    columns = [head for column in _COLUMNS for head in (column, f"published {column}") if head not in usual]
+    heads = [head for head in columns if any(head in row for row in table)]
+    return heads, [[row.get(head, "–") for head in heads] for row in table]
+
+
+def grouped(lines: Sequence[Line]) -> list[tuple[dict[str, str], list[Line]]]:
+    """The seeds of each setting, with what a reader tells it by."""
     groups: dict[tuple[object, ...], list[Line]] = defaultdict(list)
     for line in lines:
         groups[(*setting_of(line).items(), line["config_hash"])].append(line)
@@ -76,17 +93,46 @@ def summarise(lines: Sequence[Line], published: Published | None = None) -> tupl
     for (*setting, _), runs in groups.items():
         rivals = [others[0] for (*other, _), others in groups.items() if other == setting]
         telling[title_of(runs[0])] |= dict.fromkeys(differences(runs[0], rivals))
-    table = []
+    found = []
     for runs in groups.values():
         named, settings = setting_of(runs[0]), settings_of(runs[0])
         said = ", ".join(f"{name}={settings[name]}" for name in telling[title_of(runs[0])] if name in settings)
-        figures = figures_for(named, settings, published or {})
-        beside = {f"published {metric}": figure for metric, figure in figures.items()}
-        table.append(named | ({"settings": said} if said else {}) | scores_of(runs) | costs_of(runs) | beside)
-    usual = {head for head, cell in _USUAL.items() if all(row[head] == cell for row in table)}
-    columns = [head for column in _COLUMNS for head in (column, f"published {column}") if head not in usual]
-    heads = [head for head in columns if any(head in row for row in table)]
-    return heads, [[row.get(head, "–") for head in heads] for row in table]
+        found.append((named | ({"settings": said} if said else {}), runs))
+    return found
+
+
+def audited(lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
+    """A row for each setting and attacker: what the run was worth, and what each attack found.
+
+    In brackets what knowing nothing gives, and where there is one, the same attack without the run and the bound.
+    """
+    rows: list[dict[str, str]] = []
+    for named, runs in grouped(lines):
+        metric = runs[0]["config"]["metric"]
+        worth = {metric: spread([run["metrics"][metric] for run in runs], digits=3)}
+        shown = {head: cell for head, cell in named.items() if head in _AUDITED and cell != _USUAL.get(head)}
+        findings = [finding for run in runs for finding in run.get("audit", ())]
+        for attacker in dict.fromkeys(finding["attacker"] for finding in findings):
+            by_attack: dict[str, list[Line]] = defaultdict(list)
+            for finding in findings:
+                if finding["attacker"] == attacker:
+                    by_attack[f"{finding['attack']}, {finding['measure']}"].append(finding)
+            cells = {attack: cell_of(found) for attack, found in by_attack.items()}
+            rows.append(shown | worth | {"attacker": attacker} | cells)
+    found = dict.fromkeys(head for row in rows for head in row)
+    heads = [*(head for head in _AUDITED if head in found), *(head for head in found if head not in _AUDITED)]
+    return heads, [[row.get(head, "–") for head in heads] for row in rows]
+
+
+def cell_of(findings: Sequence[Line]) -> str:
+    """What an attack found, over seeds."""
+    beside = {"": "nothing", "without the run ": "at_home", "at most ": "bound"}
+    said = [
+        f"{word}{spread([f[key] for f in findings], digits=3)}"
+        for word, key in beside.items()
+        if findings[0][key] is not None
+    ]
+    return f"{spread([f['value'] for f in findings], digits=3)} ({'; '.join(said)})"
 
 
 def computed(rows: Sequence[Mapping[str, int | float | None]]) -> tuple[list[str], list[list[str]]]:

@@ -76,15 +76,30 @@ def make_method(name: str, settings: Mapping[str, str] | None = None) -> Method:
     """A method by name, some of its fields set from text."""
     if name not in METHODS:
         raise InputError(f"there is no method '{name}'{nearest(name, METHODS)}")
-    fields = {field.name: field for field in dataclasses.fields(METHODS[name])}
+    return change(METHODS[name](), settings or {})
+
+
+def read_method(name: str, config: Mapping[str, Any]) -> Method:
+    """A method from its hyper-parameters as `config_of` gave them."""
+    made: Method = METHODS[name](
+        **{k: tuple(value) if isinstance(value, list) else value for k, value in config.items()}
+    )
+    check_fields(made)
+    return made
+
+
+def change(method: Method, settings: Mapping[str, str]) -> Method:
+    """The method with some of its fields set from text."""
+    name = name_of(method)
+    fields = {field.name: field for field in dataclasses.fields(method)}  # type: ignore[arg-type]
     values = {}
-    for field, text in (settings or {}).items():
+    for field, text in settings.items():
         if field not in fields:
             raise InputError(f"method '{name}' has no field '{field}'{nearest(field, fields)}")
         values[field] = _parse(name, fields[field], text)
-    method: Method = METHODS[name](**values)
-    check_fields(method)
-    return method
+    changed: Method = dataclasses.replace(method, **values)  # type: ignore[type-var]
+    check_fields(changed)
+    return changed
 
 
 def check_fields(method: Method) -> None:

@@ -11,16 +11,18 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from vesica.methods.label_claims import protected
+from vesica.methods.label_defences import LabelDefences
 from vesica.models import Head
 from vesica.protocol import Guest, Host, Message
-from vesica.protocol.end_to_end import Augment, EndToEnd, Loss
+from vesica.protocol.end_to_end import Augment, Batch, EndToEnd
 from vesica.protocol.message import Scalar
 
 Order = Literal["parallel", "sequential"]
 
 
 @dataclass(frozen=True)
-class FedBCD:
+class FedBCD(LabelDefences):
     """Split-nn with several updates for each exchange: every party goes on from the same batch and stale parts.
 
     A guest encodes its rows anew and uses the same gradients again. The host keeps the guests' parts as they came and
@@ -50,7 +52,10 @@ class FedBCD:
 
     def host(self, me: Host) -> None:
         me.head = Head(me.dims, me.task.outputs, hidden=self.hidden, join=self.join).to(me.device)
-        self.training().lead(me, me.labels, step="training")
+        training = self.training()
+        with self.hiding(me):
+            training.lead(me, me.labels, step="training")
+        me.conversation.statements += protected(training.protect)
 
     def training(self) -> LocalUpdates:
         return LocalUpdates(
@@ -60,6 +65,7 @@ class FedBCD:
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             augment=self.augment,
+            protect=self.protection(),
             local_steps=self.local_steps,
             order=self.order,
             proximal=self.proximal,
@@ -86,15 +92,15 @@ class LocalUpdates(EndToEnd):
         return gradients
 
     def lead_batch(
-        self, me: Host, received: list[Tensor], loss: Loss, optimiser: Optimizer, *, scalars: Mapping[str, Scalar]
+        self, me: Host, received: list[Tensor], batch: Batch, optimiser: Optimizer, *, scalars: Mapping[str, Scalar]
     ) -> None:
         anchors, stale = weights_of(optimiser), [part.detach() for part in received]
         if self.order == "sequential":
-            self.update(optimiser, lambda: loss(stale).backward(), anchors, times=self.local_steps)
-            self.pass_on(me, stale, loss)
+            self.update(optimiser, lambda: batch.loss(stale).backward(), anchors, times=self.local_steps)
+            self.pass_on(me, stale, batch)
             return
-        super().lead_batch(me, received, loss, optimiser, scalars=scalars)
-        self.update(optimiser, lambda: loss(stale).backward(), anchors, times=self.local_steps - 1)
+        super().lead_batch(me, received, batch, optimiser, scalars=scalars)
+        self.update(optimiser, lambda: batch.loss(stale).backward(), anchors, times=self.local_steps - 1)
 
     def update(
         self, optimiser: Optimizer, backward: Callable[[], object], anchors: list[Tensor], *, times: int
@@ -111,12 +117,12 @@ class LocalUpdates(EndToEnd):
                     parameter.grad.add_(parameter.detach() - anchor, alpha=self.proximal)
             optimiser.step()
 
-    def pass_on(self, me: Host, parts: list[Tensor], loss: Loss) -> None:
+    def pass_on(self, me: Host, parts: list[Tensor], batch: Batch) -> None:
         """One guest after another: its gradients as things stand now, then its fresh part of the same batch."""
         for number, (name, link) in enumerate(me.guests.items()):
             leaf = parts[number].requires_grad_()
-            (gradients,) = torch.autograd.grad(loss([*parts[:number], leaf, *parts[number + 1 :]]), leaf)
-            self.give(link, gradients, scalars={})
+            (gradients,) = torch.autograd.grad(batch.loss([*parts[:number], leaf, *parts[number + 1 :]]), leaf)
+            self.give(link, gradients, labels=batch.labels)
             if name != me.parties[-1]:
                 parts[number] = link.receive("representations", shape=leaf.shape).tensor
 

@@ -14,6 +14,8 @@ from vesica.errors import InputError, ProtocolError
 from vesica.learning.cross_view import UNKNOWN, Batch, Classifiers, CrossView
 from vesica.learning.resume import Stateful
 from vesica.learning.training import Stopping
+from vesica.methods.label_claims import protected
+from vesica.methods.label_defences import LabelDefences
 from vesica.metrics import standing
 from vesica.models import Head
 from vesica.protocol import Guest, Host
@@ -23,7 +25,7 @@ from vesica.protocol.party import Party
 
 
 @dataclass(frozen=True)
-class FedCVT:
+class FedCVT(LabelDefences):
     """Split-nn that also learns from unaligned rows: what the others would say of them is estimated.
 
     Half of a representation is the party's own, half is shared with the others. An unaligned row without a label gets
@@ -46,6 +48,11 @@ class FedCVT:
     augment: Augment = "none"  # what the encoders see in training: the rows, or weak views of them
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.marvell:
+            raise InputError(
+                "marvell needs the class of every row and the unaligned ones of fedcvt have none: take iso_gradients"
+            )
         if not 1e-3 <= self.temperature <= 1e3:
             raise InputError(f"temperature of fedcvt is {self.temperature}: give a number from 0.001 to 1000")
         for name, sure in (("joint", self.joint_threshold), ("local", self.local_threshold)):
@@ -58,6 +65,12 @@ class FedCVT:
         self.training().follow(me, step="training")
 
     def host(self, me: Host) -> None:
+        with self.hiding(me):
+            counts = self.lead(me)
+        me.conversation.statements += [claim(counts, noisy=self.hides_labels), *protected(self.protection())]
+
+    def lead(self, me: Host) -> Mapping[str, int]:
+        """Until the best epoch stands; what was counted in the last one."""
         width = common_width(me)
         me.tell("width", scalars={"width": width})
         me.dims = dict.fromkeys(me.dims, width)
@@ -80,14 +93,14 @@ class FedCVT:
                 cross.loss(given, memory.counts).backward()
                 optimiser.step()
                 for link, part in zip(me.guests.values(), received, strict=True):
-                    training.give(link, part.grad, scalars={})
+                    training.give(link, part.grad, labels=given.labels)
             memory.reference = gather(me)
             better = stopping.judge(look(me, cross, memory))
             me.tell("verdict", scalars={"better": better, "stop": stopping.stop})
             if stopping.stop:
                 break
         stopping.restore_best()
-        me.conversation.statements.append(claim(memory.counts))
+        return memory.counts
 
     def cross_view(self, me: Host) -> CrossView:
         joint = Head(me.dims, me.task.outputs, hidden=self.hidden)
@@ -110,6 +123,7 @@ class FedCVT:
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             augment=self.augment,
+            protect=self.protection(),
             unaligned_batch_size=self.unaligned_batch_size,
         )
 
@@ -200,7 +214,7 @@ def gather(me: Host) -> Tensor:
     """Every party's representations of the labelled rows, the host's own first: a round up."""
     rows = me.rows.labelled
     own = [] if me.encoder is None else [me.represent(rows)]
-    return torch.stack([*own, *me.gather_representations(len(rows))])
+    return torch.stack([*own, *me.gather_representations(rows)])
 
 
 def look(me: Host, cross: CrossView, memory: Memory) -> tuple[float, float]:
@@ -219,10 +233,14 @@ def held_out(me: Host) -> Tensor:
     return torch.isin(me.rows.labelled, me.rows.validation)
 
 
-def claim(counts: Mapping[str, int]) -> str:
-    """What became of the unaligned rows in the last epoch."""
+def claim(counts: Mapping[str, int], *, noisy: bool) -> str:
+    """What became of the unaligned rows in the last epoch; right or not by labels that may be noisy."""
     got, offered, right, vouched = (counts.get(name, 0) for name in ("accepted", "unlabelled", "right", "vouched"))
-    share = f"{right / vouched:.1%} of them right" if vouched else "so that nothing is known of how right they are"
+    share = (
+        f"{right / vouched:.1%} of them right{' by the noisy labels' if noisy else ''}"
+        if vouched
+        else "so that nothing is known of how right they are"
+    )
     return (
         f"In the last epoch {got} of {offered} unaligned rows drawn without a label got a pseudo-label, and "
         f"{counts.get('known', 0)} kept the label that the host had for them. Of validation rows judged as if one "

@@ -3,7 +3,6 @@ Federated Learning", 2022, Algorithm 1."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,7 +13,8 @@ from vesica.errors import InputError
 from vesica.learning.towers import CrossTower
 from vesica.learning.training import batches
 from vesica.methods import fedhssl_claims as claims
-from vesica.methods.pretrained import Pretrained, Pretraining, Received, check_ema, give, swap, take
+from vesica.methods.label_claims import noise_on
+from vesica.methods.pretrained import Batches, Pretrained, Pretraining, Received, check_ema, give, swap, take
 from vesica.models import MeanEncoder
 from vesica.privacy import isotropic_noise
 from vesica.protocol import Host
@@ -51,7 +51,7 @@ class FedCSSL(Pretrained):
             return
         rows = self.batches_of(me, epoch)
         for number, together in enumerate([rows] if self.exchange == "epoch" else [[some] for some in rows]):
-            self.cross_party(me, held.cross, [me.inputs[some] for some in together], host_first=number % 2 == 1)
+            self.cross_party(me, held.cross, together, host_first=number % 2 == 1)
 
     def batches_of(self, me: Party, epoch: int) -> list[Tensor]:
         """The aligned rows, in an order that every party draws alike."""
@@ -61,38 +61,39 @@ class FedCSSL(Pretrained):
     def cross_party_late(self, me: Party, cross: CrossTower, received: Received, epoch: int) -> None:
         """Give this epoch's projections, learn from the last one's on its rows, and take this one's for the next."""
         last = epoch + 1 == self.pretrain_epochs
-        given = [] if last else self.shown(me, cross, [me.inputs[some] for some in self.batches_of(me, epoch)])
-        give(me, given)
+        rows = [] if last else self.batches_of(me, epoch)
+        given = self.shown(me, cross, rows)
+        give(me, rows, given)
         before = self.batches_of(me, epoch - 1) if received else []
         for _ in range(self.local_updates):
             for some, theirs in zip(before, received, strict=True):
                 cross.learn(cross.project(me.inputs[some]), [other.to(me.device) for other in theirs])
-        received[:] = take(me, given)
+        received[:] = take(me, rows, given)
 
     @torch.no_grad()
-    def shown(self, me: Party, cross: CrossTower, rows: Sequence[Tensor]) -> list[Tensor]:
-        return [self.noised(me, cross.project(some)) for some in rows]
+    def shown(self, me: Party, cross: CrossTower, rows: Batches) -> list[Tensor]:
+        return [self.noised(me, cross.project(me.inputs[some])) for some in rows]
 
     def noised(self, me: Party, projections: Tensor) -> Tensor:
         """As they leave."""
         return isotropic_noise(projections.detach(), self.iso_representations if isinstance(me, Host) else 0.0)
 
-    def cross_party(self, me: Party, cross: CrossTower, rows: Sequence[Tensor], *, host_first: bool) -> None:
+    def cross_party(self, me: Party, cross: CrossTower, rows: Batches, *, host_first: bool) -> None:
         """Algorithm 1, lines 4-11. Who gives first takes turns, so that two batches need one change of direction."""
         at_once = self.exchange == "batch"  # then the first update needs no second pass
         with torch.set_grad_enabled(at_once):
-            own = [cross.project(some) for some in rows]
-        received = swap(me, [self.noised(me, projections) for projections in own], host_first=host_first)
+            own = [cross.project(me.inputs[some]) for some in rows]
+        received = swap(me, rows, [self.noised(me, projections) for projections in own], host_first=host_first)
         for update in range(self.local_updates):
             for some, projections, theirs in zip(rows, own, received, strict=True):
-                cross.learn(projections if at_once and not update else cross.project(some), theirs)
+                cross.learn(projections if at_once and not update else cross.project(me.inputs[some]), theirs)
 
     def say(self, me: Host, held: Pretraining) -> list[str]:
         rows, noise = len(me.rows.aligned), self.iso_representations
         times = max(0, self.pretrain_epochs - (self.exchange == "late"))
         said = [claims.projections(self.width, rows=rows, times=times), *super().say(me, held)]
         return (
-            [*said, claims.noise_on("the host's projections and, where they are averaged, its own weights", noise)]
+            [*said, noise_on("the host's projections and, where they are averaged, its own weights", noise)]
             if noise
             else said
         )

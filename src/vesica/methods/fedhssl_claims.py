@@ -40,11 +40,3 @@ def one_pretraining(counts: Sequence[int]) -> str:
         "labelled rows: a result each, which counts the messages of pre-training and of its own fine-tuning; but all "
         "of them crossed."
     )
-
-
-def noise_on(what: str, ratio: float) -> str:
-    return (
-        f"On {what} there is isotropic Gaussian noise, whose norm a row is about {ratio:g} times the largest row's. It "
-        "carries no guarantee of differential privacy: no epsilon is stated for it, and who sees much of it can "
-        "average it out."
-    )

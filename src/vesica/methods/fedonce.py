@@ -144,7 +144,7 @@ class FedOnce:
     def host(self, me: Host) -> None:
         if self.epsilon is not None:
             self.private().take_few_weights(me)
-        came = me.gather_in_time(len(me.rows.labelled))
+        came = me.gather_in_time(me.rows.labelled)
         me.head = head = Head(
             {name: dim for name, dim in me.dims.items() if name not in me.missing},
             me.task.outputs,
@@ -275,7 +275,7 @@ class FedOnce:
         encoders = LEARNED
         if self.representation == "filters":
             encoders = UNTRAINED
-            me.conversation.privacy = Spent(gaussian_epsilon(self.releases(me), self.delta), self.delta)
+            me.conversation.privacy = Spent(gaussian_epsilon(self.releases(me), self.delta), self.delta, "columns")
         elif self.representation in TRAINED_PRIVATELY[:2]:
             encoders = PRIVATE
         say(release_claim(release, guests=len(me.guests), delta=self.delta, encoders=encoders))

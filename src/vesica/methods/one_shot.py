@@ -18,9 +18,11 @@ from vesica.learning.estimation import Judge, choose_threshold, gate
 from vesica.learning.semi_supervised import Align, LabelledViews, Stop, Threshold, semi_supervised
 from vesica.learning.training import batches, train
 from vesica.methods import one_shot_claims as claims
+from vesica.methods.label_release import release_gradients, release_labels
+from vesica.methods.release_claims import delta_claims
 from vesica.metrics import standing
 from vesica.models import Head
-from vesica.privacy import Spent, randomise, refuse_epsilon
+from vesica.privacy import gaussian_noise, refuse_epsilon
 from vesica.protocol import Guest, Host, Message
 from vesica.protocol.end_to_end import EndToEnd
 from vesica.protocol.party import Party
@@ -72,10 +74,17 @@ class OneShot:
     host_weight_decay: float = 1e-3
     hidden: tuple[int, ...] = ()  # of the heads; a linear one sees nothing that two parties know only together
     label_epsilon: float | None = None  # label differential privacy, by randomised response; None: the labels show
+    gradient_epsilon: float | None = None  # or by noise on the gradients, with gradient_delta
+    gradient_delta: float = 1e-5
 
     def __post_init__(self) -> None:
         if self.label_epsilon is not None:
             refuse_epsilon(self.label_epsilon)
+        if self.gradient_epsilon is not None:
+            refuse_epsilon(self.gradient_epsilon, name="gradient_epsilon")
+            gaussian_noise(self.gradient_epsilon, self.gradient_delta)  # refuses what no noise could give
+        if self.label_epsilon is not None and self.gradient_epsilon is not None:
+            raise InputError("label_epsilon and gradient_epsilon each make the labels private: give one of them")
         if not self.temperature > 0:
             raise InputError(f"temperature of one-shot and few-shot is {self.temperature}: give a positive number")
         if not 0 <= self.ema < 1:
@@ -84,7 +93,7 @@ class OneShot:
     @property
     def hides_labels(self) -> bool:
         """Whether no message may show more than noisy labels: nor may the choice of validation rows, then."""
-        return self.label_epsilon is not None
+        return self.label_epsilon is not None or self.gradient_epsilon is not None
 
     def guest(self, me: Guest) -> None:
         self.follow(me)
@@ -112,8 +121,8 @@ class OneShot:
         rows, labels = me.rows.labelled, self.release(me)
         me.head = head = self.fresh_head(me, me.dims)
         own = own_part(me)
-        parts = [*own, *me.gather_representations(len(rows), finite=True)]
-        gradients = gradients_of(head, parts, labels)[len(own) :]  # (2)
+        parts = [*own, *me.gather_representations(rows, finite=True)]
+        gradients = self.noised(me, head, parts, labels)  # (2)
         for link, gradient in zip(me.guests.values(), gradients, strict=True):
             link.send("gradients", gradient, scalars={"classes": me.task.outputs})
         self.disclose(me, gradients)
@@ -125,23 +134,27 @@ class OneShot:
         return Head(dims, me.task.outputs, hidden=self.hidden).to(me.device)
 
     def release(self, me: Host) -> Tensor:
-        """The labels of the labelled rows as the guests may learn them: all that leaves is computed from these.
+        """The labels of the labelled rows as the guests may learn them: all that leaves is computed from these."""
+        rows = me.rows.labelled
+        return me.labels[rows] if self.label_epsilon is None else release_labels(me, rows, epsilon=self.label_epsilon)
 
-        With `label_epsilon` they are drawn once and kept, where there is a run folder, before anything computed from
-        them is sent: a run that is taken up again must not draw a second time.
+    def noised(self, me: Host, head: Head, parts: list[Tensor], labels: Tensor) -> list[Tensor]:
+        """The gradients as they leave, those of each guest; with `gradient_epsilon` clipped and noised.
+
+        The head is random and a row's gradients follow from its own label alone; so do they when they are clipped to
+        a norm that looks at no label: the middle one, were every row of every class.
         """
-        labels = me.labels[me.rows.labelled]
-        if self.label_epsilon is None:
-            return labels
-        kept = nn.Module()
-        kept.register_buffer("labels", torch.zeros_like(labels))
-        for _ in me.resumable("released-labels").steps(1, {"released": kept}):
-            kept.get_buffer("labels").copy_(randomise(labels, me.task.outputs, epsilon=self.label_epsilon))
-        me.conversation.privacy = Spent(self.label_epsilon, 0.0)
-        return kept.get_buffer("labels")
+        mine = len(parts) - len(me.guests)
+        gradients = gradients_of(head, parts, labels)[mine:]
+        if self.gradient_epsilon is None:
+            return gradients
+        classes = [torch.full_like(labels, number) for number in range(me.task.outputs)]
+        norms = [torch.cat(gradients_of(head, parts, each)[mine:], dim=1).norm(dim=1) for each in classes]
+        clip = float(torch.cat(norms).median())
+        return release_gradients(me, gradients, clip=clip, epsilon=self.gradient_epsilon, delta=self.gradient_delta)
 
     def settle(self, me: Host, reached: Mapping[str, list[Tensor]]) -> None:
-        """With `label_epsilon`: heads of the true labels in place of those trained so far, from the parts reached.
+        """Where labels are hidden: heads of the true labels in place of those trained so far, from the parts reached.
 
         They never leave the host. They are trained when everything has been sent, so that not even the random numbers
         or the time that they take can show in a message of training.
@@ -213,11 +226,15 @@ class OneShot:
         """Say what the gradients give away, measured as a guest could."""
         labels = me.labels[me.rows.labelled]
         found = claims.shares_found([cluster(gradient, me.task.outputs) for gradient in gradients], labels)
-        epsilon = self.label_epsilon
-        said = (
-            claims.disclosed(len(labels), found) if epsilon is None else claims.noisy(labels, me.task, epsilon, found)
-        )
-        me.conversation.statements.append(said)
+        if self.label_epsilon is not None:
+            said = [claims.noisy(len(labels), me.task, self.label_epsilon), claims.still_found(found)]
+        elif self.gradient_epsilon is not None:
+            large = delta_claims(self.gradient_delta, rows=len(labels), what="label")
+            proven = claims.noised(len(labels), self.gradient_epsilon, self.gradient_delta)
+            said = [*large, proven, claims.still_found(found)]
+        else:
+            said = [claims.disclosed(len(labels), found)]
+        me.conversation.statements += said
 
 
 @dataclass(frozen=True)
@@ -236,6 +253,11 @@ class FewShot(OneShot):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.gradient_epsilon is not None:
+            raise InputError(
+                "gradient_epsilon is of one-shot alone, since few-shot's later messages follow from the labels too: "
+                "give few-shot label_epsilon"
+            )
         if not all(0 < threshold <= 1 for threshold in self.thresholds):
             raise InputError(f"thresholds of few-shot are {self.thresholds}: give numbers above 0, at most 1")
 
@@ -342,7 +364,7 @@ def own_part(me: Host) -> list[Tensor]:
 
 def gather_parts(me: Host) -> list[Tensor]:
     """Every party's representations of the labelled rows, the host's own first: a round up."""
-    return [*own_part(me), *me.gather_representations(len(me.rows.labelled), finite=True)]
+    return [*own_part(me), *me.gather_representations(me.rows.labelled, finite=True)]
 
 
 def classes_of(answer: Message, me: Guest) -> int:

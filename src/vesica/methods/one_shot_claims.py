@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from vesica.learning.cluster import mean_recall, purity
+from vesica.methods.label_claims import OPEN, randomised
 from vesica.metrics import Task
-from vesica.privacy import moved_with
 
 
 def disclosed(rows: int, found: str) -> str:
@@ -17,18 +17,31 @@ def disclosed(rows: int, found: str) -> str:
     )
 
 
-def noisy(labels: Tensor, task: Task, epsilon: float, found: str) -> str:
-    """What label differential privacy covers here, what it does not, and what k-means still finds."""
-    kept = 1 - moved_with(task.outputs, epsilon=epsilon)
+def noisy(rows: int, task: Task, epsilon: float) -> str:
+    """What label differential privacy covers here, and what it does not."""
+    return f"{randomised(f'{rows} labelled aligned rows', task, epsilon)} {still_open('the head')}"
+
+
+def noised(rows: int, epsilon: float, delta: float) -> str:
+    """The same, of noise on the gradients."""
     return (
-        f"Each label of the {len(labels)} labelled aligned rows went through {task.outputs}-ary randomised response "
-        f"(epsilon = {epsilon:g}, kept with probability {kept:.3f}) before anything was computed from "
-        "it for the guests: label differential privacy, pure epsilon, neighbours differ in one row's label, one "
-        "release, drawn from the operating system's entropy. Not covered: the features, the names of the classes, "
-        "which rows are aligned, labelled and for test, that a run is refused whose labels are of one class only, "
-        "how long the host trains the head that it keeps, and what it shows of its result. "
-        f"k-means on the gradients still puts {found}: these shares are measured with the true labels, and are not "
-        "covered either."
+        f"The gradients of each of the {rows} labelled aligned rows, those for all guests as one, were clipped to a "
+        "norm that follows from no label and carry Gaussian noise, drawn from the operating system's entropy: label "
+        f"differential privacy, epsilon {epsilon:g} at delta {delta:g}, neighbours differ in one row's label, one "
+        "release (the analytic Gaussian mechanism, exact), after which the guests were sent nothing that follows from "
+        f"the labels. {still_open('the models')}"
+    )
+
+
+def still_open(trained: str) -> str:
+    return f"{OPEN} how long the host trains {trained} that it keeps, and what it shows of its result."
+
+
+def still_found(found: str) -> str:
+    """With label privacy: no more than a measurement."""
+    return (
+        f"k-means on the gradients still puts {found}: these shares are measured with the true labels, and no "
+        "guarantee covers them."
     )
 
 

@@ -17,6 +17,8 @@ from vesica.learning.resume import Stateful
 from vesica.learning.self_supervised import half_cosine
 from vesica.learning.towers import CrossTower, LocalTower
 from vesica.methods import fedhssl_claims as claims
+from vesica.methods.label_claims import protected
+from vesica.methods.label_defences import LabelDefences
 from vesica.models import Head
 from vesica.protocol import Guest, Host
 from vesica.protocol.averaging import GuestAveraging, HostAveraging
@@ -63,7 +65,7 @@ class Pretraining:
 
 
 @dataclass(frozen=True)
-class Pretrained(ABC):
+class Pretrained(LabelDefences, ABC):
     """A method says what it prepares, what an epoch of pre-training is and which encoder goes on.
 
     The learning rate of pre-training is the authors': SGD, falling from epoch to epoch as half a cosine.
@@ -83,9 +85,9 @@ class Pretrained(ABC):
     finetune_weight_decay: float = 1e-5
     hidden: tuple[int, ...] = ()  # of the head
     label_counts: tuple[int, ...] = ()  # of labelled rows to fine-tune with before all of them, a result each
-    iso_gradients: float = 0.0  # lambda_g: noise on the gradients of fine-tuning, as a share of the largest row's norm
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.batch_size < 2:
             raise InputError(f"batch_size of {self.name} is {self.batch_size}: projections take batches of 2 or more")
         if list(self.label_counts) != sorted(set(self.label_counts)):
@@ -104,8 +106,9 @@ class Pretrained(ABC):
         self.finetune(me, lambda step: self.finetuning().follow(me, step=step))
 
     def host(self, me: Host) -> None:
-        me.conversation.statements += self.say(me, self.pretrain(me))
-        self.finetune(me, lambda step: self.lead(me, step=step))
+        with self.hiding(me):
+            me.conversation.statements += self.say(me, self.pretrain(me))
+            self.finetune(me, lambda step: self.lead(me, step=step))
 
     def finetune(self, me: Party, go_on: Callable[[str], None]) -> None:
         """From the same pre-trained encoder for every count of labelled rows, the whole of them last."""
@@ -118,7 +121,9 @@ class Pretrained(ABC):
 
     def lead(self, me: Host, *, step: str) -> None:
         me.head = Head(me.dims, me.task.outputs, hidden=self.hidden).to(me.device)
-        self.finetuning().lead(me, me.labels, step=step)
+        training = self.finetuning()
+        training.lead(me, me.labels, step=step)
+        me.conversation.statements += protected(training.protect, "the gradients of fine-tuning")
 
     def pretrain(self, me: Party) -> Pretraining:
         held = self.prepare(me)
@@ -137,14 +142,12 @@ class Pretrained(ABC):
     def epoch(self, me: Party, held: Pretraining, epoch: int) -> None:
         """One of pre-training."""
 
-    def settle(self, me: Party) -> None:  # noqa: B027 - with one encoder there is nothing to choose
+    def settle(self, me: Party) -> None:
         """Take the encoder that goes on, where there is more than one."""
 
     def say(self, me: Host, held: Pretraining) -> list[str]:
         """What the messages show, and to whom."""
         said = [] if held.averaging is None else [claims.averaging(held.averaging)]
-        if self.iso_gradients:
-            said.append(claims.noise_on("the gradients of fine-tuning", self.iso_gradients))
         if self.label_counts:
             said.append(claims.one_pretraining([*self.label_counts, len(me.rows.labelled)]))
         return said
@@ -190,7 +193,7 @@ class Pretrained(ABC):
             learning_rate=self.finetune_learning_rate,
             weight_decay=self.finetune_weight_decay,
             augment="none",
-            iso=self.iso_gradients,
+            protect=self.protection(),
         )
 
 
@@ -199,24 +202,32 @@ def check_ema(method: Pretrained, ema: float) -> None:
         raise InputError(f"ema of {method.name} is {ema}: give a number from 0 on and below 1")
 
 
-def swap(me: Party, mine: Sequence[Tensor], *, host_first: bool) -> list[list[Tensor]]:
+Batches = Sequence[Tensor]  # of rows, by their positions
+
+
+def swap(me: Party, rows: Batches, mine: Sequence[Tensor], *, host_first: bool) -> list[list[Tensor]]:
     """Give the projections of some batches; those of the same rows by everyone at the other ends, a list a batch."""
     if host_first == isinstance(me, Host):
-        give(me, mine)
-        return take(me, mine)
-    theirs = take(me, mine)
-    give(me, mine)
+        give(me, rows, mine)
+        return take(me, rows, mine)
+    theirs = take(me, rows, mine)
+    give(me, rows, mine)
     return theirs
 
 
-def give(me: Party, mine: Sequence[Tensor]) -> None:
-    for projections in mine:
+def give(me: Party, rows: Batches, mine: Sequence[Tensor]) -> None:
+    for some, projections in zip(rows, mine, strict=True):
+        me.about(some)
         for link in me.links.values():
             link.send("projections", projections)
 
 
-def take(me: Party, mine: Sequence[Tensor]) -> list[list[Tensor]]:
-    return [[link.receive("projections", shape=own.shape).tensor for link in me.links.values()] for own in mine]
+def take(me: Party, rows: Batches, mine: Sequence[Tensor]) -> list[list[Tensor]]:
+    received = []
+    for some, own in zip(rows, mine, strict=True):
+        me.about(some)
+        received.append([link.receive("projections", shape=own.shape).tensor for link in me.links.values()])
+    return received
 
 
 def laid_out(encoder: nn.Module) -> nn.Module:

@@ -44,12 +44,12 @@ def release_claim(release: Release, *, guests: int, delta: float, encoders: str)
     )
 
 
-def delta_claims(delta: float, *, rows: int) -> list[str]:
+def delta_claims(delta: float, *, rows: int, what: str = "record") -> list[str]:
     """Of a delta that is too large, if it is."""
     if delta * rows < 1:
         return []
     return [
-        f"A delta of {delta:g} is not below 1 / {rows:,}, one over the aligned rows: to show one person's record as it "
+        f"A delta of {delta:g} is not below 1 / {rows:,}, one over the aligned rows: to show one person's {what} as it "
         "is would be within it, so that it is too large for any epsilon to mean much. Give a smaller one."
     ]
 

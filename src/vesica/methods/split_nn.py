@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from vesica.methods.label_claims import protected
+from vesica.methods.label_defences import LabelDefences
 from vesica.models import Head
 from vesica.protocol import Guest, Host
 from vesica.protocol.end_to_end import Augment, EndToEnd
 
 
 @dataclass(frozen=True)
-class SplitNN:
+class SplitNN(LabelDefences):
     """Encoders at the parties, a head at the host; representations go up and gradients down for every batch.
 
     After each epoch the host scores the validation rows and tells the guests whether to keep it and whether to stop.
@@ -33,7 +35,10 @@ class SplitNN:
 
     def host(self, me: Host) -> None:
         me.head = Head(me.dims, me.task.outputs, hidden=self.hidden, join=self.join).to(me.device)
-        self.training().lead(me, me.labels, step="training")
+        training = self.training()
+        with self.hiding(me):
+            training.lead(me, me.labels, step="training")
+        me.conversation.statements += protected(training.protect)
 
     def training(self) -> EndToEnd:
         return EndToEnd(
@@ -43,4 +48,5 @@ class SplitNN:
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             augment=self.augment,
+            protect=self.protection(),
         )

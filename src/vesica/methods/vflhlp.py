@@ -12,6 +12,8 @@ from vesica.augmentations import views_of
 from vesica.errors import InputError
 from vesica.learning.self_supervised import self_supervised
 from vesica.learning.training import train
+from vesica.methods.label_claims import protected
+from vesica.methods.label_defences import LabelDefences
 from vesica.models import Head
 from vesica.protocol import Guest, Host
 from vesica.protocol.end_to_end import EndToEnd
@@ -22,7 +24,7 @@ WIDTH = 64  # of Scarf's projections
 
 
 @dataclass(frozen=True)
-class SplitTraining:
+class SplitTraining(LabelDefences):
     """Step 3: representations go up and gradients down for every batch of the aligned rows."""
 
     stops_at_bytes: ClassVar[bool] = True
@@ -40,7 +42,13 @@ class SplitTraining:
 
     def host(self, me: Host) -> None:
         me.head = Head(me.dims, me.task.outputs, hidden=self.hidden).to(me.device)
-        self.training(self.eta_1).lead(me, me.labels, step="training")
+        training = self.training(self.eta_1)
+        with self.hiding(me):
+            self.lead(me, me.head, training)
+        me.conversation.statements += protected(training.protect)
+
+    def lead(self, me: Host, head: Head, training: EndToEnd) -> None:
+        training.lead(me, me.labels, step="training")
 
     def training(self, learning_rate: float) -> EndToEnd:
         return EndToEnd(
@@ -50,6 +58,7 @@ class SplitTraining:
             learning_rate=learning_rate,
             weight_decay=self.weight_decay,
             augment="none",
+            protect=self.protection(),
         )
 
 
@@ -69,6 +78,7 @@ class VFLHLPP(SplitTraining):
     tau: float = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.tau > 0:
             raise InputError(f"tau of {self.name} is {self.tau}: give a temperature above 0")
         if not 0 < self.corruption <= 1:
@@ -93,7 +103,7 @@ class VFLHLPP(SplitTraining):
             tau=self.tau,
             resume=me.resumable("scarf"),
         )
-        self.training(self.eta_2).follow(me, step="training")  # (3)
+        super().guest(me)  # (3)
 
 
 @dataclass(frozen=True)
@@ -112,18 +122,17 @@ class VFLHLPA(SplitTraining):
     host_learning_rate: float = 1e-3
     host_weight_decay: float = 1e-5
 
-    def host(self, me: Host) -> None:
-        me.head = Head(me.dims, me.task.outputs, hidden=self.hidden).to(me.device)
+    def lead(self, me: Host, head: Head, training: EndToEnd) -> None:
         if me.encoder is None:
             me.conversation.statements.append(
                 "The host has labels only: it learned nothing alone, and split training had no constraint."
             )
-            self.training(self.eta_1).lead(me, me.labels, step="training")
+            super().lead(me, head, training)
             return
-        ours, prior = OwnModel(me.encoder, me.head), self.learn_alone(me)  # (1)
+        ours, prior = OwnModel(me.encoder, head), self.learn_alone(me)  # (1)
         if self.start == "warm":
             ours.start_from(prior)
-        self.training(self.eta_1).lead(  # (3), Eq. 7
+        training.lead(  # (3), Eq. 7
             me, me.labels, step="training", penalty=lambda: self.beta * constraint(ours, prior)
         )
 
@@ -160,7 +169,7 @@ class VFLHLPA(SplitTraining):
 class VFLHLP(VFLHLPA, VFLHLPP):
     """Every party learns alone from all its rows, aligned or not, before the aligned rows are learned from together.
 
-    (1) The host, `VFLHLPA.host`, learns with its labels, (2) each guest, `VFLHLPP.guest`, by Scarf; nothing is sent.
+    (1) The host, `VFLHLPA.lead`, learns with its labels, (2) each guest, `VFLHLPP.guest`, by Scarf; nothing is sent.
     (3) Split training starts from the guests' encoders, and is held near to the host's model.
     """
 

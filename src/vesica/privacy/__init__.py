@@ -20,6 +20,8 @@ from vesica.privacy.dp_sgd import (
     standard_normals,
 )
 from vesica.privacy.iso import isotropic_noise
+from vesica.privacy.marvell import auc_bound, marvell_noise
+from vesica.privacy.protection import GradientProtection, Leaks
 from vesica.privacy.randomised_response import moved_with, randomise, refuse_epsilon
 from vesica.privacy.release import Release, gaussian_epsilon, gaussian_noise
 from vesica.privacy.spent import Spent, at_most
@@ -27,17 +29,21 @@ from vesica.privacy.spent import Spent, at_most
 __all__ = [
     "Accountant",
     "Division",
+    "GradientProtection",
+    "Leaks",
     "Mechanism",
     "Release",
     "Spent",
     "Training",
     "at_most",
+    "auc_bound",
     "calibrate",
     "clipped_sum",
     "divide",
     "gaussian_epsilon",
     "gaussian_noise",
     "isotropic_noise",
+    "marvell_noise",
     "moved_with",
     "papers_epsilon",
     "per_sample_gradients",

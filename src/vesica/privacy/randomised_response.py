@@ -39,6 +39,6 @@ def moved_with(classes: int, *, epsilon: float) -> float:
     return others / (1 + others)
 
 
-def refuse_epsilon(epsilon: float) -> None:
+def refuse_epsilon(epsilon: float, *, name: str = "label_epsilon") -> None:
     if not isinstance(epsilon, int | float) or not 0 < epsilon < math.inf:
-        raise InputError(f"label_epsilon is {epsilon!r}: give a positive number, or leave it out for no label privacy")
+        raise InputError(f"{name} is {epsilon!r}: give a positive number, or leave it out for no label privacy")

@@ -2,6 +2,9 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
+
+Protected = Literal["labels", "columns", "records"]  # what neighbours differ in: a label, a person's columns, a record
 
 
 @dataclass(frozen=True)
@@ -10,6 +13,7 @@ class Spent:
 
     epsilon: float
     delta: float  # 0: pure
+    protects: Protected = "records"
 
 
 def at_most(epsilon: float) -> str:

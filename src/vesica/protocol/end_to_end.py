@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
@@ -16,7 +16,7 @@ from vesica.errors import InputError, ProtocolError
 from vesica.learning.resume import Stateful
 from vesica.learning.training import Stopping, batches
 from vesica.metrics import standing
-from vesica.privacy import isotropic_noise
+from vesica.privacy import GradientProtection
 from vesica.protocol.byte_limit import THENS, ByteLimit, Then
 from vesica.protocol.link import Link
 from vesica.protocol.message import Message, Scalar
@@ -26,6 +26,14 @@ Augment = Literal["none", "weak"]
 View = Callable[[Tensor], Tensor]  # from rows to what an encoder sees of them
 Loss = Callable[[Sequence[Tensor]], Tensor]  # of a batch, from the guests' parts of it
 Penalty = Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One of training, as the host has it."""
+
+    labels: Tensor
+    loss: Loss
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class EndToEnd:
     learning_rate: float
     weight_decay: float
     augment: Augment
-    iso: float = 0.0  # isotropic noise on the gradients that leave the host, as a share of the largest row's norm
+    protect: GradientProtection = field(default_factory=GradientProtection)  # the gradients that leave the host
 
     def follow(self, me: Guest, *, step: str) -> None:
         """Go on from the encoder that the guest has."""
@@ -70,7 +78,7 @@ class EndToEnd:
     def _follow_batches(self, me: Guest, epoch: int, view: View, optimiser: Optimizer) -> Then:
         """An epoch, or what fits of it; returns what follows."""
         for batch in self.batches_of(me, epoch):
-            gradients = self.follow_batch(me, view(self.rows_of(me, batch)), optimiser)
+            gradients = self.follow_batch(me, view(me.about(self.rows_of(me, batch))), optimiser)
             if me.conversation.stop_at_bytes is not None and what_follows(gradients) != "train":
                 return what_follows(gradients)
         return "score" if me.conversation.stop_at_bytes is None else "train"
@@ -120,6 +128,8 @@ class EndToEnd:
             stopping.judge(before)
         limit = self._limit(me, must_score=before is not None, rows_after=rows_after)
         parts: dict[str, Stateful] = {**mine, "optimiser": optimiser, "stopping": stopping}
+        if self.protect.marvell:
+            parts["leaks"] = self.protect.leaks
 
         def loss(rows: Tensor, seen: Tensor, received: Sequence[Tensor]) -> Tensor:
             assert me.head is not None
@@ -128,7 +138,9 @@ class EndToEnd:
             return of_rows if penalty is None else of_rows + penalty()
 
         for epoch in me.resumable(step).steps(self.epochs, parts):
-            then = self._lead_batches(me, epoch, lambda rows: partial(loss, rows, view(rows)), optimiser, limit)
+            then = self._lead_batches(
+                me, epoch, lambda rows: Batch(labels[rows], partial(loss, rows, view(rows))), optimiser, limit
+            )
             if then == "train":
                 continue
             verdict = self._judge(me, labels, stopping, then)
@@ -138,32 +150,34 @@ class EndToEnd:
         stopping.restore_best()
 
     def _lead_batches(
-        self, me: Host, epoch: int, loss_of: Callable[[Tensor], Loss], optimiser: Optimizer, limit: ByteLimit | None
+        self, me: Host, epoch: int, batch_of: Callable[[Tensor], Batch], optimiser: Optimizer, limit: ByteLimit | None
     ) -> Then:
         """An epoch, or what fits of it; returns what follows."""
         for number, batch in enumerate(self.batches_of(me, epoch)):
             rows = me.rows.train[batch]
-            received = me.gather_representations(len(rows))
+            received = me.gather_representations(rows)
             then = None if limit is None else limit.after(number, last_epoch=epoch + 1 == self.epochs)
-            self.lead_batch(me, received, loss_of(rows), optimiser, scalars={} if then is None else {"then": then})
+            self.lead_batch(me, received, batch_of(rows), optimiser, scalars={} if then is None else {"then": then})
             if then not in (None, "train"):
                 return then
         return "score" if limit is None else "train"
 
     def lead_batch(
-        self, me: Host, received: list[Tensor], loss: Loss, optimiser: Optimizer, *, scalars: Mapping[str, Scalar]
+        self, me: Host, received: list[Tensor], batch: Batch, optimiser: Optimizer, *, scalars: Mapping[str, Scalar]
     ) -> None:
         """Learn from a batch, and give every guest the gradients of its part."""
         leaves = [part.requires_grad_() for part in received]
         optimiser.zero_grad()
-        loss(leaves).backward()
+        batch.loss(leaves).backward()
         optimiser.step()
         for link, leaf in zip(me.guests.values(), leaves, strict=True):
-            self.give(link, leaf.grad, scalars=scalars)
+            self.give(link, leaf.grad, labels=batch.labels, scalars=scalars)
 
-    def give(self, link: Link, gradients: Tensor | None, *, scalars: Mapping[str, Scalar]) -> None:
+    def give(
+        self, link: Link, gradients: Tensor | None, *, labels: Tensor, scalars: Mapping[str, Scalar] | None = None
+    ) -> None:
         assert gradients is not None
-        link.send("gradients", isotropic_noise(gradients, self.iso), scalars=scalars)
+        link.send("gradients", self.protect(gradients, labels), scalars=scalars)
 
     def _judge(self, me: Host, labels: Tensor, stopping: Stopping, then: Then) -> dict[str, bool]:
         """The verdict on the models as they are now: whether to keep them, and whether to stop."""
@@ -194,7 +208,7 @@ class EndToEnd:
         assert me.head is not None
         rows = me.rows.validation
         own = [] if me.encoder is None else [me.represent(rows)]
-        outputs = me.head([*own, *me.gather_representations(len(rows))])
+        outputs = me.head([*own, *me.gather_representations(rows)])
         return standing(me.task, outputs, labels[rows])
 
     def view(self, me: Party) -> View:

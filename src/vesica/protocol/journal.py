@@ -12,12 +12,17 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from vesica.errors import RunFolderError
 
 _RECORD = struct.Struct("<BIQQQI")  # direction, peer, sequence, payload, length, checksum of these and the frame
-_SENT, _RECEIVED = 0, 1
+_SENT, _RECEIVED, _SENT_ROWS, _RECEIVED_ROWS = _WAYS = range(4)  # a message, or the rows that one is about
 
+Array = NDArray[Any]
 Positions = dict[str, tuple[int, int]]  # of each peer: how many messages were sent to it and received from it
 
 
@@ -27,6 +32,16 @@ class Size:
 
     payload: int
     wire: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A message of a journal that keeps them all."""
+
+    sent: bool  # or received
+    peer: str
+    frame: memoryview
+    rows: Array | None  # of this party's own table, one a row of its values; None: it is not about such rows
 
 
 @dataclass(frozen=True)
@@ -44,9 +59,9 @@ class Journal:
     def __init__(self, folder: Path | None, peers: Sequence[str], *, keep_messages: bool = False) -> None:
         self.folder = folder
         self._peers = list(peers)
-        self._keep_messages = keep_messages
+        self.keeps_messages = keep_messages
         self._places: dict[tuple[int, str, int], _Place] = {}
-        self._through = {(way, peer): 0 for way in (_SENT, _RECEIVED) for peer in peers}
+        self._through = {(way, peer): 0 for way in _WAYS for peer in peers}
         self._durable = dict.fromkeys(peers, 0)
         self._droppable: list[int] = []
         self._segment = 0
@@ -57,6 +72,22 @@ class Journal:
             folder.mkdir(parents=True, exist_ok=True)
             self._load()
             self._open_segment()
+
+    @classmethod
+    def read(cls, folder: Path, peers: Sequence[str]) -> Journal:
+        """Of a run that has ended, to look at only."""
+        journal = cls(None, peers)
+        journal.folder = folder
+        journal._load()
+        return journal
+
+    def messages(self) -> Iterator[Kept]:
+        """All that were kept, in the order in which they came and went."""
+        frames = [(place.segment, place.offset, key) for key, place in self._places.items() if key[0] < _SENT_ROWS]
+        for _, _, (way, peer, sequence) in sorted(frames):
+            frame, rows = self._frame(way, peer, sequence), self._frame(way + _SENT_ROWS, peer, sequence)
+            assert frame is not None
+            yield Kept(way == _SENT, peer, frame, None if rows is None else np.frombuffer(rows, np.int64))
 
     # What earlier lives of this run did.
 
@@ -97,6 +128,12 @@ class Journal:
     def record_received(self, peer: str, sequence: int, frame: memoryview) -> None:
         self._append(_RECEIVED, peer, sequence, Size(0, len(frame)), frame)
 
+    def record_rows(self, peer: str, sequence: int, rows: Array, *, sent: bool) -> None:
+        """Which rows of this party's table a message is about, where messages are kept. Nobody else is told."""
+        way, positions = _SENT_ROWS if sent else _RECEIVED_ROWS, np.ascontiguousarray(rows, np.int64)
+        if (way, peer, sequence) not in self._places:
+            self._append(way, peer, sequence, Size(0, positions.nbytes), positions.data.cast("B"))
+
     def sync(self) -> None:
         """Outlive a power cut: until here a kill loses nothing, but only a sync reaches the disk."""
         if self._file is not None:
@@ -129,7 +166,7 @@ class Journal:
 
     def end_segment(self) -> None:
         """A checkpoint was saved: the step's messages up to here go, but for sends no one acknowledged."""
-        if self._keep_messages or self.folder is None:
+        if self.keeps_messages or self.folder is None:
             return
         self._droppable.append(self._segment)
         self._rotate()

@@ -69,6 +69,7 @@ class Conversation:
     privacy: Spent | None = None  # what the messages cost, where a mechanism guarantees it
     meet: Meet = alone  # where parties of one process come together to train
     wait: float | None = None  # how many seconds a host gives its guests, where it can do without; None: for ever
+    rows: Tensor | None = None  # of the party's own table, that its messages are about now
     stop_at_bytes: int | None = None  # end-to-end training ends before it takes more; None: no limit
 
     def note(self, value: float) -> None:
@@ -121,6 +122,7 @@ class Link:
         frame = encode(Message(kind, named, dict(scalars or {})), wire=wire or talk.wire)
         talk.meter.allow(talk.ledger, self.peer, kind, wire=len(frame))
         payload = payload_bytes(frame)
+        self._note_rows(self.sent, named, sent=True)  # first: a message that is in the journal has its rows there
         talk.journal.record_sent(self.peer, self.sent, frame, payload=payload)
         talk.ledger.record(talk.party, self.peer, kind, payload=payload, wire=len(frame))
         talk.transport.deliver(talk.party, self.peer, self.sent, frame)
@@ -159,9 +161,18 @@ class Link:
                 f"'{kind}' from '{self.peer}' has values that are not finite: lower its learning rate or mend its data"
             )
         talk.ledger.record(self.peer, talk.party, kind, payload=payload_bytes(frame), wire=len(frame))
+        self._note_rows(self.received, message.tensors, sent=False)
         return Message(
             kind, {name: tensor.to(talk.device) for name, tensor in message.tensors.items()}, message.scalars
         )
+
+    def _note_rows(self, sequence: int, tensors: Mapping[str, Tensor], *, sent: bool) -> None:
+        """For who audits the run: which rows the values of a message belong to, one each."""
+        journal, rows = self._talk.journal, self._talk.rows
+        if journal.keeps_messages and rows is not None and len(tensors) == 1:
+            (values,) = tensors.values()
+            if values.dim() and len(values) == len(rows):
+                journal.record_rows(self.peer, sequence, rows.cpu().numpy(), sent=sent)
 
     def _take(self, kind: str, *, within: float | None) -> memoryview:
         """The next frame of the peer, from an earlier life of this run or from the wire."""

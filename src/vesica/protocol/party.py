@@ -94,6 +94,11 @@ class Party:
         self.encoder_spec = spec
         self.encoder = spec.build().to(self.device)
 
+    def about(self, rows: Tensor) -> Tensor:
+        """Say, before messages with a value each for these own rows, that they are about them; the same rows."""
+        self.conversation.rows = rows
+        return rows
+
     def encode(self, rows: Tensor) -> Tensor:
         """The representations of own rows, for training: the encoder's mode, with gradients."""
         assert self.encoder is not None, f"{self.name} has no features"
@@ -109,6 +114,7 @@ class Party:
         assert self.encoder is not None, f"{self.name} has no features"
         training = self.encoder.training
         self.encoder.eval()
+        self.about(rows)
         representations = torch.cat([self.encode(some) for some in rows.split(_ROWS_AT_ONCE)])
         self.encoder.train(training)
         return representations if self.release is None else self.release(representations)
@@ -177,21 +183,23 @@ class Host(Party):
         """One message from every guest: a round up."""
         return {name: link.receive(kind) for name, link in self.guests.items()}
 
-    def gather_representations(self, rows: int, *, finite: bool = False) -> list[Tensor]:
-        """The guests' representations of so many rows, in the order of the guests: a round up."""
+    def gather_representations(self, rows: Tensor, *, finite: bool = False) -> list[Tensor]:
+        """The guests' representations of these rows, in the order of the guests: a round up."""
+        self.about(rows)
         return [
-            link.receive("representations", shape=(rows, self.dims[name]), finite=finite).tensor
+            link.receive("representations", shape=(len(rows), self.dims[name]), finite=finite).tensor
             for name, link in self.guests.items()
         ]
 
-    def gather_in_time(self, rows: int) -> dict[str, Tensor]:
-        """The representations of so many rows from the guests that send them in time: a round up, once a run.
+    def gather_in_time(self, rows: Tensor) -> dict[str, Tensor]:
+        """The representations of these rows from the guests that send them in time: a round up, once a run.
 
         The others are left out for good, and the result says so.
         """
         came = Came()
+        self.about(rows)
         for _ in self.resumable("who-was-there").steps(1, {"came": came}):
-            self._receive_in_time(came, rows=rows)
+            self._receive_in_time(came, rows=len(rows))
         self._leave_out([name for name in self.guests if name not in came])
         return {name: part.to(self.device) for name, part in came.items()}
 

@@ -33,7 +33,7 @@ class Pool:
 def give_columns(me: Guest) -> None:
     """Send the prepared columns themselves, now and in every prediction; codes must not be rounded."""
     spec = give_raw(me)
-    columns = me.inputs[me.rows.labelled]
+    columns = me.inputs[me.about(me.rows.labelled)]
     me.host.send("columns", columns, scalars={"encoder": json.dumps(spec.to_json())}, wire="float32")
 
 
@@ -44,6 +44,7 @@ def gather_columns(me: Host) -> Pool:
     if me.encoder_spec is not None:
         specs[me.name] = give_raw(me)
         columns.append(me.inputs[me.rows.labelled])
+    me.about(me.rows.labelled)
     for name, message in me.gather("columns").items():
         specs[name] = read_spec(name, message, rows=len(me.rows.labelled))
         columns.append(message.tensor)

@@ -37,6 +37,7 @@ def predict(me: Host, rows: Tensor, *, without: Sequence[str] = ()) -> Tensor:
         link.send("request", scalars={"wanted": name in asked, "kind": kind})
     outputs = []
     for some in rows.split(_ROWS_A_MESSAGE):
+        me.about(some)
         parts = {
             name: me.represent(some) if name == me.name else _receive(me, name, kind, rows=len(some)) for name in asked
         }

@@ -1,13 +1,13 @@
 """One HTML file that shows runs: scores, costs, and every message that left a party."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vesica.errors import InputError, RunFolderError
 from vesica.report.conversation import PHASES
+from vesica.report.document import write_page
 from vesica.report.page import render
 from vesica.report.plots import ReportedRun
 
@@ -22,15 +22,7 @@ def write_report(path: Path, runs: Sequence[ReportedRun], *, title: str = "Vesic
     """Write the page; a reader never sees half of it."""
     if not runs:
         raise InputError(f"there is no run to report in {path}; give at least one")
-    page = render(runs, title)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(page, encoding="utf-8", newline="\n")
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise InputError(f"the report cannot be written to {path} ({error.strerror}); give another file") from error
+    write_page(path, render(runs, title))
 
 
 def read_run(folder: Path) -> ReportedRun:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from vesica.errors import InputError, VesicaError
 from vesica.experiment.overview import Entry, entries
 from vesica.experiment.tables import read_lines
-from vesica.report.page import LOWER_IS_BETTER, METRICS, PALETTE
+from vesica.report.document import PALETTE
+from vesica.report.page import LOWER_IS_BETTER, METRICS
 from vesica.report.plots import (
     BYTES,
     FONT,

@@ -146,8 +146,13 @@ def frame(axes: "Axes", points: Sequence[Point], cost: Cost) -> None:
     axes.xaxis.set_major_locator(LogLocator(numticks=9))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: cost.words(x) if points and x >= 1 else ""))
     axes.xaxis.set_minor_formatter(NullFormatter())
+    dress(axes, cost.title)
+
+
+def dress(axes: "Axes", across: str) -> None:
+    """The look of every plot; `across` names the horizontal axis."""
     axes.tick_params(which="both", color=RULE, labelcolor=SOFT, labelsize=FONT)
-    axes.set_xlabel(cost.title, color=INK, fontsize=FONT)
+    axes.set_xlabel(across, color=INK, fontsize=FONT, parse_math=False)
     axes.grid(axis="y", color=RULE, linewidth=0.6)
     axes.set_axisbelow(True)
     for side, spine in axes.spines.items():

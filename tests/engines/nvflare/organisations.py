@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from vesica.methods.split_nn import SplitNN
 TESTS = Path(__file__).parents[2]
 COMMON = 90
 SEED = 3
+LIMIT = 200  # seconds, on a machine with much else to do
 METHODS: dict[str, Method] = {
     "one-shot": OneShot(guest_steps=20, host_epochs=3),
     "split-nn": SplitNN(epochs=2),
@@ -121,3 +124,13 @@ class Processes:
 def command(*arguments: object) -> list[object]:
     """The arguments for `vesica nvflare ...`."""
     return ["-c", "from vesica.cli import main; main()", "nvflare", *arguments]
+
+
+def wait_for(reached: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    for _ in range(10 * LIMIT):
+        assert process.poll() is None, process.stdout and process.stdout.read()
+        with contextlib.suppress(FileNotFoundError):
+            if reached():
+                return
+        time.sleep(0.1)
+    raise AssertionError("it never came to that")

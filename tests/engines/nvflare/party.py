@@ -2,7 +2,8 @@
 
 python party.py FOLDER WHO_VANISHES RUN ...
 
-Whoever vanishes does so once it has agreed to the first run; a RUN is a method, with the seconds to wait after a colon.
+Whoever vanishes does so once it has agreed to the first run; a RUN is a method, with the seconds to wait after a colon,
+or `align`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from pathlib import Path
 import torch
 
 from engines.nvflare.organisations import METHODS, SEED
+from vesica.alignment.programs import Alignment
 from vesica.engines.nvflare.line import Line
 from vesica.engines.nvflare.mailbox import Mailbox
 from vesica.engines.nvflare.process import run_beside
 from vesica.errors import VesicaError
+from vesica.experiment.alignment_member import AlignmentMember
 from vesica.experiment.member import Plan
 from vesica.experiment.nvflare import Site, attend
+from vesica.experiment.nvflare_alignment import align_over
 from vesica.experiment.result import Result
 from vesica.methods import Method
 from vesica.protocol import Guest
@@ -34,14 +38,20 @@ def main(folder: Path, vanishing: str, runs: list[str]) -> None:
     if site.kit.name == vanishing:
         setattr(type(METHODS[runs[0].partition(":")[0]]), "guest", vanish)  # noqa: B010
 
+    aligning = AlignmentMember.read(site.federation, site.kit.name, alignment=Alignment(), out=site.common)
+
     def program(line: Line) -> None:
         for run in runs:
             name, _, wait = run.partition(":")
+            if name == "align":
+                align_over(line, aligning, out=site.common, runs=site.runs, liveness=LIVENESS)
+                gather(folder, name, vanishing)
+                continue
             plan = Plan(METHODS[name], seed=SEED, wait=float(wait) if wait else None)
             attend(line, site.member(plan, name), finish=say, liveness=LIVENESS)
             gather(folder, name, vanishing)
 
-    run_beside(site.kit, program, liveness=60)
+    run_beside(site.kit, program, arrive=60)
 
 
 def vanish(method: Method, me: Guest) -> None:

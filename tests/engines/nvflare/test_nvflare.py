@@ -20,7 +20,7 @@ LIMIT = 400  # seconds, on a machine with much else to do
 
 @pytest.fixture(scope="module")
 def parties(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The parties' folders after a run of every method, all over one connection."""
+    """The parties' folders after an alignment and a run of every method on its result, all over one connection."""
     return once(tmp_path_factory, "nvflare-runs", run_all) / "parties"
 
 
@@ -28,9 +28,19 @@ def run_all(folder: Path) -> None:
     parties = prepare_all(folder)
     with Processes() as processes:
         names = ("bank", "shop", "clinic")
-        started = {name: processes.start(PARTY, parties / name, "nobody", *METHODS) for name in names}
+        for name in names:
+            (parties / name / "common.csv").unlink()
+        started = {name: processes.start(PARTY, parties / name, "nobody", "align", *METHODS) for name in names}
         said = {name: process.communicate(timeout=LIMIT)[0] for name, process in started.items()}
         assert [process.returncode for process in started.values()] == [0, 0, 0], said
+
+
+def test_every_party_has_the_common_ids_in_one_order_and_no_journal_is_left(parties: Path) -> None:
+    found = [(parties / party / "common.csv").read_text().split() for party in ("bank", "shop", "clinic")]
+    assert found[0] == found[1] == found[2]
+    assert sorted(found[0]) == sorted((parties.parent / "common.csv").read_text().split())
+    assert found[0][1:] != sorted(found[0][1:])  # in an order that says nothing of any party's
+    assert list(parties.glob("*/runs/.alignment")) == []
 
 
 @pytest.fixture(scope="module", params=METHODS)
@@ -96,6 +106,17 @@ def planted(parties: Path, party: str) -> list[bytes]:
     alone = [id.encode() for id in (line.split(",")[0] for line in lines[1:]) if id not in common]
     assert alone
     return [*values, *(alone if party == "bank" else []), key.read_bytes().splitlines()[1]]
+
+
+def test_every_party_has_ended_and_its_host_knows(parties: Path) -> None:
+    assert list(parties.glob("*/runs/*/nvflare-*")) == []
+    assert list(parties.glob("*/runs/*/*/journal")) == []
+
+
+def test_nothing_that_a_run_needs_is_in_the_guards_way(parties: Path) -> None:
+    """But for a word that NVFlare says twice, once for versions of its own before this one."""
+    lines = [line for log in parties.glob("*/log.txt") for line in log.read_text().splitlines()]
+    assert [line for line in lines if " refused: " in line and "'sm__ACK'" not in line] == []
 
 
 def test_what_nvflare_listens_on_is_loopback_and_no_job_can_run(parties: Path) -> None:

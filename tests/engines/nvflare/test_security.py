@@ -9,14 +9,14 @@ import socket
 import ssl
 import stat
 import subprocess
-import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engines.nvflare.organisations import Processes, command, free_port, once, prepare_all, write_tables
+from engines.nvflare.organisations import Processes, command, free_port, once, prepare_all, wait_for, write_tables
 from vesica.engines.nvflare.kits import COMPONENT, Kit
 from vesica.errors import InputError
 from vesica.experiment.nvflare import prepare
@@ -71,23 +71,13 @@ def let_them_try(folder: Path) -> None:
             mine = folder / intruder.__name__
             shutil.copytree(parties / "shop", mine)
             intruder(mine, foreign)
-            started[intruder.__name__] = processes.start(*command("start", mine, *METHOD, "--liveness", 10))
+            started[intruder.__name__] = processes.start(*command("start", mine, *METHOD, "--arrive", 10))
         said = {name: process.communicate(timeout=LIMIT)[0] for name, process in started.items()}
         wait_for(lambda: "New client lab" in log.read_text(), lab)
         greetings = {"with": len(greet(parties, as_party="lab")), "without": len(greet(parties, as_party=None))}
         ends = {name: (process.returncode, said[name]) for name, process in started.items()}
     seen = {"ends": ends, "log": log.read_text(), "greetings": greetings}
     (folder / "seen.json").write_text(json.dumps(seen))
-
-
-def wait_for(reached: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    for _ in range(10 * LIMIT):
-        assert process.poll() is None, process.stdout and process.stdout.read()
-        with contextlib.suppress(FileNotFoundError):
-            if reached():
-                return
-        time.sleep(0.1)
-    raise AssertionError("it never came to that")
 
 
 @pytest.mark.parametrize("intruder", INTRUDERS)
@@ -179,3 +169,47 @@ def test_a_folder_that_was_not_prepared_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kit.json").write_text("{}")
     with pytest.raises(InputError, match="is torn"):
         Kit.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("address", "bound"),
+    [
+        ("localhost", "127.0.0.1"),
+        ("LocalHost", "127.0.0.1"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("127.0.0.2", "127.0.0.2"),
+        ("192.0.2.7", None),
+        ("127.example.org", None),
+    ],
+)
+def test_a_server_for_this_machine_binds_nothing_else(address: str, bound: str | None, tmp_path: Path) -> None:
+    assert Kit(tmp_path, "bank", "bank", f"{address}:8002").listen == bound
+
+
+def test_a_guest_cannot_be_called_as_the_servers_address(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="party 'shop' has the name of the server's address"):
+        prepare(write_tables(tmp_path, ["shop"]), tmp_path / "parties", address="Shop", port=8002)
+
+
+def test_every_prepared_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    prepare(write_tables(tmp_path, ["shop"]), tmp_path / "parties", address="localhost", port=8002)
+    for path in [tmp_path / "parties", *(tmp_path / "parties").rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_a_party_is_told_of_the_others_their_names_and_what_all_agree_on(tmp_path: Path) -> None:
+    path = write_tables(tmp_path, ["shop", "clinic"])
+    text = path.read_text().replace("[host]", 'task = "classification"\n[host]\nlabels = "all"')
+    path.write_text(text + 'dim = 8\ncolumns = { "pläce" = "category" }\n[ids]\ntrim = true\n[test]\nfraction = 0.25\n')
+    prepare(path, tmp_path / "parties", address="localhost", port=8002)
+    whole = tomllib.loads(path.read_text())
+    for name in ("bank", "shop", "clinic"):
+        known = tomllib.loads((tmp_path / "parties" / name / "federation.toml").read_text(encoding="utf-8"))
+        expected = {**whole, "host": {"name": "bank", "labels": "all"}}
+        expected["guest"] = [{"name": "shop"}, {"name": "clinic"}]
+        if name == "bank":
+            expected["host"] = whole["host"]
+        else:
+            number = ["shop", "clinic"].index(name)
+            expected["guest"][number] = whole["guest"][number]
+        assert known == expected

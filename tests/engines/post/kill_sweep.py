@@ -1,7 +1,8 @@
 """Kills one party of a run by post at a chosen moment, again and again, and gives the same commands on.
 
-Usage: kill_sweep.py FOLDER: prints a JSON line a moment. Every command is a process of its own, killed with SIGKILL
-from within, so that nothing of it is left but what it had written.
+Usage: kill_sweep.py FOLDER [unseeded]: prints a JSON line a moment. Every command is a process of its own, killed with
+SIGKILL from within, so that nothing of it is left but what it had written. Unseeded, with labels that are made private,
+no two runs draw the same: then the messages must be those of a run that nobody killed, and none have two contents.
 """
 
 import hashlib
@@ -12,7 +13,7 @@ import signal
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
@@ -26,6 +27,7 @@ import vesica.protocol.journal as journal
 from engines.post.organisations import METHODS, Town, is_finished
 from federations import small_federation
 from vesica.engines.post.desk import WaitingForFile
+from vesica.engines.post.envelope import Envelope
 from vesica.experiment import fit
 from vesica.experiment.member import Plan
 
@@ -106,8 +108,8 @@ def command(town: Town, party: str, moments: Moments) -> Callable[[], int]:
     return give
 
 
-def train(town: Town, moments: Mapping[str, Moments]) -> int:
-    """All commands until the run has ended; how many of them were killed."""
+def train(town: Town, moments: Mapping[str, Moments], contents: set[tuple[str, str]] | None = None) -> int:
+    """All commands until the run has ended; how many of them were killed. What is carried is noted in `contents`."""
     killed = 0
     while not all(map(is_finished, town.desks.values())):
         for party, folder in town.desks.items():
@@ -115,6 +117,8 @@ def train(town: Town, moments: Mapping[str, Moments]) -> int:
                 code = in_a_process(command(town, party, moments.get(party, Moments())))
                 assert code in (FINISHED, WAITING, -signal.SIGKILL), code
                 killed += code == -signal.SIGKILL
+            if contents is not None:
+                contents |= posted(town)
             town.carry_all()
     return killed
 
@@ -132,27 +136,49 @@ def outcome(town: Town) -> dict[str, str]:
     return found
 
 
+def posted(town: Town) -> set[tuple[str, str]]:
+    """The messages in all outboxes, opened: name and digest."""
+    readers = {party: folder.identity() for party, folder in town.desks.items()}
+    envelopes = [Envelope.read(path) for path in town.root.glob("desks/*/outbox/*/*.post")]
+    return {
+        (each.header.file_name, hashlib.sha256(each.open(readers[each.header.receiver])).hexdigest())
+        for each in envelopes
+    }
+
+
+def ledgers(town: Town) -> dict[str, list[list[object]]]:
+    """Every message each party counts, but for its bytes: numbers in a header may take more or fewer digits."""
+    keys = ("phase", "round", "from", "to", "kind", "payload")
+    files = {party: folder.run("first") / party / "ledger.jsonl" for party, folder in town.desks.items()}
+    lines = {party: map(json.loads, path.read_text().splitlines()) for party, path in files.items()}
+    return {party: [[line[key] for key in keys] for line in each] for party, each in lines.items()}
+
+
 def every(what: str, calls: int) -> Sequence[int]:
     """Every moment, or three that are spread over local training."""
     return (calls // 4, calls // 2, calls * 3 // 4) if what == "inside-training" else range(1, calls + 1)
 
 
-def main(root: Path) -> None:
+def main(root: Path, *, seeded: bool) -> None:
     semi_supervised.LOOK_EVERY = 10  # so that even a short training has two checkpoints
     fit(METHODS["one-shot"], small_federation(rows=60))  # what torch imports on first use is imported once, here
-    town = Town(root / "begin", Plan(METHODS["one-shot"], seed=3))
+    method = METHODS["one-shot"] if seeded else replace(METHODS["one-shot"], label_epsilon=3.0)
+    town = Town(root / "begin", Plan(method, seed=3 if seeded else None))
     town.use_arrays()
     whole = town.moved(root / "whole")
     counted = {party: Moments() for party in town.desks}
     train(whole, counted)
-    expected = outcome(whole)
+    expected = outcome(whole) if seeded else ledgers(whole)
     for victim, what in product(town.desks, WHAT):
         for moment in every(what, counted[victim].counter[what]):
             again = town.moved(root / f"{victim}-{what}-{moment}")
-            killed = train(again, {victim: Moments({what: moment})})
+            contents: set[tuple[str, str]] = set()
+            killed = train(again, {victim: Moments({what: moment})}, contents)
             line = {"victim": victim, "what": what, "moment": moment, "killed": killed}
-            print(json.dumps({**line, "same": outcome(again) == expected}), flush=True)
+            line["once"] = len({name for name, _ in contents}) == len(contents) == 8
+            line["same"] = (outcome(again) if seeded else ledgers(again)) == expected
+            print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), seeded=sys.argv[2:] != ["unseeded"])

@@ -19,6 +19,7 @@ from vesica.engines.post.envelope import (
     TAG,
     Envelope,
     Header,
+    Mark,
     PostError,
     named,
     seal,
@@ -37,8 +38,11 @@ class Scene:
         self.folders = make_desks(root, "bank", "shop", "thief")
         self.bank, self.shop = self.folders["bank"], self.folders["shop"]
         self.mark = mark_of(self.bank)
-        self.header = Header(self.mark, "ab" * 32, "shop", "bank", 3, 2, "cd" * 32)
+        self.header = Header(self.between(self.mark), "ab" * 32, "shop", "bank", 3, 2, "cd" * 32)
         self.good = self.seal(self.header)
+
+    def between(self, mark: Mark) -> Mark:
+        return mark.between(self.shop.identity(), self.bank.identity().card)
 
     def seal(self, header: Header, *, by: str = "shop", to: str = "bank", content: bytes = SECRET) -> bytes:
         frame, sender = memoryview(content), self.folders[by].identity()
@@ -82,6 +86,18 @@ def test_what_was_sealed_is_opened(scene: Scene) -> None:
     (letter,) = inbox.letters("shop", 3)
     assert replace(letter.header, key="") == scene.header
     assert bytes(inbox.open(letter)) == SECRET
+
+
+def test_who_guesses_the_settings_cannot_tell_that_the_guess_is_right(scene: Scene) -> None:
+    """Not from the file, not with all cards, and not as a third party; the two themselves agree."""
+    for digest in (scene.mark.federation, scene.mark.method):
+        assert digest.encode() not in scene.good
+    bank, shop, thief = (scene.folders[name].identity() for name in ("bank", "shop", "thief"))
+    right = scene.mark.between(bank, shop.card)
+    assert right == scene.header.mark
+    for guess in (scene.mark.between(thief, shop.card), scene.mark.between(thief, bank.card)):
+        assert not {right.federation, right.method} & {guess.federation, guess.method}
+    assert right.federation != replace(scene.mark, run="second").between(bank, shop.card).federation
 
 
 def test_the_layout_is_the_documented_one(scene: Scene) -> None:
@@ -193,14 +209,14 @@ def test_what_is_encrypted_to_another_is_refused(scene: Scene) -> None:
     ],
 )
 def test_another_run_under_the_same_name_is_refused_and_it_says_which(mark: dict, said: str, scene: Scene) -> None:
-    refusal = scene.refusal(scene.seal(replace(scene.header, mark=mark_of(scene.bank, **mark))))
+    refusal = scene.refusal(scene.seal(replace(scene.header, mark=scene.between(mark_of(scene.bank, **mark)))))
     assert "of 'shop' is of a run 'first'" in refusal
     assert said in refusal
 
 
 def test_other_cards_are_refused_and_it_says_so(scene: Scene, tmp_path: Path) -> None:
     elsewhere = make_desks(tmp_path / "elsewhere", "bank", "shop")
-    other = scene.seal(replace(scene.header, mark=mark_of(elsewhere["shop"])))
+    other = scene.seal(replace(scene.header, mark=scene.between(mark_of(elsewhere["shop"]))))
     assert "with other cards of the parties than here" in scene.refusal(other)
 
 
@@ -283,11 +299,12 @@ def test_a_desk_folder_is_no_place_for_odd_runs(tmp_path: Path) -> None:
 def test_one_guest_cannot_pass_anothers_body_off_as_its_own(tmp_path: Path) -> None:
     folders = make_desks(tmp_path, "bank", "shop", "camera")
     bank, mark = folders["bank"].identity(), mark_of(folders["bank"])
-    header = Header(mark, "ab" * 32, "shop", "bank", 3, 2, "cd" * 32)
+    header = Header(mark.between(folders["shop"].identity(), bank.card), "ab" * 32, "shop", "bank", 3, 2, "cd" * 32)
     good = seal(memoryview(SECRET), header, sender=folders["shop"].identity(), receiver=bank.card)
     (length,) = LENGTH.unpack(good[len(MAGIC) : PREFIX])
     key = json.loads(good[PREFIX : PREFIX + length])["key"]
-    start = replace(header, sender="camera", key=key).to_bytes()
+    theirs = mark.between(folders["camera"].identity(), bank.card)
+    start = replace(header, mark=theirs, sender="camera", key=key).to_bytes()
     signed = start + good[PREFIX + length : -SIGNATURE]
     (folders["bank"].inbox / "x").write_bytes(signed + folders["camera"].identity().signing.sign(signed))
     inbox = Inbox(folders["bank"], mark, bank, senders=folders["bank"].cards(["shop", "camera"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,14 @@ def test_secret_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
     assert folder.path.stat().st_mode & 0o777 == 0o700
     assert folder.run("first") not in folder.identity_file.parents
     assert not [path for path in (folder.path / "runs").rglob("*")]
+
+
+def test_two_parties_have_a_secret_that_no_third_has(tmp_path: Path) -> None:
+    bank, shop, thief = (Identity.create(tmp_path / name, name) for name in ("bank", "shop", "thief"))
+    assert bank.shared_with(shop.card) == shop.shared_with(bank.card)
+    assert bank.shared_with(shop.card) not in (thief.shared_with(shop.card), thief.shared_with(bank.card))
+    with pytest.raises(InputError, match="the card of 'shop' has a key that hides nothing: do not trust it"):
+        bank.shared_with(replace(shop.card, opens=bytes(32)))
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644])

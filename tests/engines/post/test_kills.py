@@ -8,21 +8,37 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 SWEEP = Path(__file__).with_name("kill_sweep.py")
 
 
-def test_a_party_that_was_killed_goes_on_and_all_ends_bit_identical(tmp_path: Path) -> None:
+def sweep(*arguments: object) -> list[dict[str, Any]]:
+    """A line for each moment at which a party was killed."""
     run = subprocess.run(
-        [sys.executable, str(SWEEP), str(tmp_path)],
+        [sys.executable, str(SWEEP), *map(str, arguments)],
         capture_output=True,
         text=True,
         # Every command is a fork, which the locks of MKL's own allocator do not survive for sure.
         env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_DISABLE_FAST_MM": "1"},
     )
     assert run.returncode == 0, run.stderr
-    lines = [json.loads(line) for line in run.stdout.splitlines()]
-    assert [line for line in lines if line["killed"] != 1 or not line["same"]] == []
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def test_a_party_that_was_killed_goes_on_and_all_ends_bit_identical(tmp_path: Path) -> None:
+    check_moments(sweep(tmp_path))
+
+
+@pytest.mark.slow
+def test_without_a_seed_every_run_ends_and_no_message_counts_twice_or_is_drawn_again(tmp_path: Path) -> None:
+    check_moments(sweep(tmp_path, "unseeded"))
+
+
+def check_moments(lines: list[dict[str, Any]]) -> None:
+    assert [line for line in lines if line["killed"] != 1 or not line["same"] or not line["once"]] == []
     counts = Counter((line["victim"], line["what"]) for line in lines)
     for party in ("bank", "shop"):
         assert counts[party, "after-record"] == 8  # 4 messages are sent, and 4 received

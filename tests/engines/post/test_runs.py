@@ -13,7 +13,7 @@ from engines.post.organisations import METHODS, PLANTED, Town, in_one_folder, is
 from vesica.data import Federation
 from vesica.engines.post.desk import WaitingForFile
 from vesica.engines.post.envelope import PostError
-from vesica.errors import InputError, LateError
+from vesica.errors import AgreementError, InputError, LateError
 from vesica.experiment import fit
 from vesica.experiment.member import Plan
 from vesica.methods import FedOnce, FewShot, Pooled
@@ -46,6 +46,37 @@ def test_three_organisations_train_by_post(tmp_path: Path) -> None:
     simulated = fit(METHODS["one-shot"], Federation.from_toml(in_one_folder(town, tmp_path / "all")), seed=3)
     assert result.metrics == simulated.metrics
     assert result.ledger.messages == simulated.ledger.messages
+
+
+def write_ids_otherwise(town: Town, rules: str) -> None:
+    """The shop writes the same ids in capitals, with spaces; the rules are everybody's."""
+    for name in ("shop.csv", "common.csv"):
+        path = town.files["shop"].with_name(name)
+        lines = path.read_text().split("\n")
+        path.write_text("\n".join([lines[0], *(" C" + line[1:] for line in lines[1:])]))
+    for file in town.files.values():
+        file.write_text(file.read_text() + rules)
+
+
+def test_ids_that_parties_write_in_their_own_ways_meet_by_the_rules(tmp_path: Path) -> None:
+    town, plain = (Town(tmp_path / name, Plan(METHODS["one-shot"], seed=3)) for name in ("rules", "plain"))
+    write_ids_otherwise(town, '[ids]\ntrim = true\ncase = "lower"\n')
+    result, expected = town.train(), plain.train()
+    assert result.metrics == expected.metrics
+    assert result.ledger.messages == expected.ledger.messages
+    folder = in_one_folder(town, tmp_path / "all")
+    simulated = fit(METHODS["one-shot"], Federation.from_toml(folder), seed=3)
+    assert result.metrics == simulated.metrics
+
+
+def test_other_rules_for_ids_at_one_party_are_refused(tmp_path: Path) -> None:
+    town = Town(tmp_path, Plan(METHODS["one-shot"]))
+    town.files["shop"].write_text(town.files["shop"].read_text() + '[ids]\ncase = "upper"\n')
+    with pytest.raises(WaitingForFile):
+        town.act("bank")
+    town.carry_all()
+    with pytest.raises(AgreementError, match=r"has other common ids than the 60 here: .* the same rules for ids"):
+        town.act("shop")
 
 
 def shapes_of(value: str) -> list[bytes]:

@@ -11,12 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vesica.engines.nvflare.note import LARGEST
 from vesica.errors import InputError
 
 COMPONENT = "vesica.engines.nvflare.line.Component"
-LOOPBACK = ("localhost", "127.0.0.1")
+_LOOPBACK = re.compile(r"127(\.[0-9]{1,3}){3}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _ADDRESS = re.compile(r"([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\.)*[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")
+# A call of the largest frame, and no more than 16 MiB of it under way: what has been sent may still have to arrive.
+_COMMUNICATION = {
+    "allow_adhoc_conns": False,
+    "streaming_max_blob_size": LARGEST + 2**10,
+    "streaming_window_size": 2**24,
+    "streaming_ack_interval": 2**22,
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,10 @@ class Kit:
     @property
     def listen(self) -> str | None:
         """The address that the server binds; None: every one of its machine's."""
-        return "127.0.0.1" if self.target.rpartition(":")[0] in LOOPBACK else None
+        address = self.target.rpartition(":")[0].lower()
+        if address == "localhost":
+            return "127.0.0.1"
+        return address if _LOOPBACK.fullmatch(address) else None
 
     @classmethod
     def open(cls, folder: Path) -> Kit:
@@ -55,6 +66,8 @@ def make_kits(host: str, guests: Sequence[str], *, address: str, port: int, out:
             raise InputError(
                 f"party '{name}' cannot be in a certificate: use letters, digits, _ and -, and not 'server'"
             )
+        if name != host and name.lower() == address.lower():
+            raise InputError(f"party '{name}' has the name of the server's address, which its certificate would prove")
         if (host, *guests).count(name) > 1:
             raise InputError(f"there are two parties '{name}': give each a name of its own")
     if not _ADDRESS.fullmatch(address):
@@ -64,6 +77,7 @@ def make_kits(host: str, guests: Sequence[str], *, address: str, port: int, out:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is not empty: give a folder of its own to the prepared ones")
     out.mkdir(parents=True, exist_ok=True)
+    out.chmod(0o700)
     with tempfile.TemporaryDirectory(dir=out) as scratch:  # beside, and for this user alone: private keys
         made = _provision(host, guests, address=address, port=port, scratch=Path(scratch))
         return [_finish(made / name, Kit(out / name, name, host, f"{address}:{port}")) for name in (host, *guests)]
@@ -122,8 +136,10 @@ def _finish(made: Path, kit: Kit) -> Kit:
         logger["handlers"] = [name for name in logger["handlers"] if name != "consoleHandler"]
     _write(made / "local" / "log_config.json", log)
     _write(made / "local" / "resources.json", _resources(kit))
+    _write(made / "local" / "comm_config.json", _COMMUNICATION)
     _write(made / "kit.json", {"name": kit.name, "host": kit.host, "target": kit.target})
-    made.chmod(0o700)
+    for path in [made, *made.rglob("*")]:  # each of them: a copy elsewhere may have no folder around it
+        path.chmod(0o700 if path.is_dir() else 0o600)
     shutil.move(made, kit.folder)
     return kit
 

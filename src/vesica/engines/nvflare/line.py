@@ -18,10 +18,10 @@ from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.message import Message
 
+from vesica.engines.nvflare.guard import CHANNEL, TOPIC
 from vesica.errors import ProtocolError
 
 SCOPE, PROGRAM = "vesica", "program"
-CHANNEL, TOPIC = "vesica", "note"
 
 Answer = Callable[[str, bytes], bytes]
 
@@ -34,18 +34,26 @@ class Line:
     def __init__(self, cell: Cell, *, host: str) -> None:
         self._cell, self._host = cell, host
         self._answer: Answer | None = None
+        self._leave: Callable[[], None] | None = None
         cell.register_request_cb(channel=CHANNEL, topic=TOPIC, cb=self._reply)
 
-    def open(self, answer: Answer) -> None:
-        """From now on `answer` is asked what to say to a caller, whose name NVFlare has checked."""
-        self._answer = answer
+    def open(self, answer: Answer, leave: Callable[[], None] | None = None) -> None:
+        """From now on `answer` is asked what to say to a caller, whose name the guard has checked.
+
+        `leave` tells the others where this process has to end before its program does.
+        """
+        self._answer, self._leave = answer, leave
+
+    def leave(self) -> None:
+        if self._leave is not None:
+            self._leave()
 
     def _reply(self, request: Message) -> Message:
         origin = str(request.get_header(MessageHeaderKey.ORIGIN))
         try:
             if self._answer is None:
                 return make_reply(ReturnCode.SERVICE_UNAVAILABLE)
-            said = self._answer(self._host if origin == FQCN.ROOT_SERVER else origin, bytes(request.payload or b""))
+            said = self._answer(self._host if origin == FQCN.ROOT_SERVER else origin, _bytes_of(request, origin))
         except ProtocolError as error:
             _log.warning("a call was refused: %s", error)
             return make_reply(ReturnCode.INVALID_REQUEST)
@@ -63,7 +71,14 @@ class Line:
         )
         if reply.get_header(MessageHeaderKey.RETURN_CODE) != ReturnCode.OK:
             return None
-        return bytes(reply.payload)
+        return _bytes_of(reply, peer)
+
+
+def _bytes_of(message: Message, peer: str) -> bytes:
+    """A payload is nothing but bytes: `bytes` of a number would be that many of them."""
+    if not isinstance(message.payload, bytes | bytearray | memoryview):
+        raise ProtocolError(f"'{peer}' made a call that is no bytes: install the same vesica there")
+    return bytes(message.payload)
 
 
 class Component(FLComponent):  # type: ignore[misc]

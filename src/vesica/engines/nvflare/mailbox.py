@@ -9,16 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from vesica.engines.nvflare.note import NO_RUN, Note, State
+from vesica.engines.nvflare.note import LARGEST, NO_LIFE, NO_RUN, Note, State
 from vesica.engines.nvflare.peer import Peer, Tell
-from vesica.engines.nvflare.run_file import keep_run, recall_run
-from vesica.errors import LateError, PartyError, ProtocolError, RunFolderError, VesicaError
+from vesica.engines.nvflare.run_file import keep_ended, keep_run, recall_ended, recall_run
+from vesica.errors import InputError, LateError, PartyError, ProtocolError, RunFolderError, VesicaError
 from vesica.protocol.journal import Journal
 
 TICK = 2.0  # seconds between two calls that only say how things stand
 LIVENESS = 300.0  # seconds without any call after which a party is out of reach
-AHEAD = 64  # so many frames of a peer may wait here unread
-SLOWEST_ANSWER, SLOWEST_RATE = 15.0, 1e5  # seconds a call may take, and bytes a second on top
+SLOWEST_ANSWER, SLOWEST_RATE = 15.0, 1e5  # seconds without progress a call may take, and bytes a second on top
 
 Call = Callable[[str, bytes, float], "bytes | None"]  # peer, note, seconds; None: it cannot be reached
 
@@ -32,7 +31,8 @@ class Mailbox:
 
     The journal is the outbox: what a peer has not taken is read from there and sent again. A peer that trains for hours
     still answers calls; one that answers none for `liveness` seconds is out of reach, and whoever waits for it stops.
-    Whoever has `patience` also stops where a message takes longer than that.
+    One that was never there has `arrive` seconds to come. Whoever has `patience` also stops where a message takes
+    longer than that.
     """
 
     def __init__(
@@ -43,17 +43,20 @@ class Mailbox:
         call: Call,
         *,
         liveness: float = LIVENESS,
+        arrive: float | None = None,
         patience: float | None = None,
         tell: Tell = silently,
     ) -> None:
         self.leads = me == host
         self.liveness, self.patience, self.tick = liveness, patience, min(TICK, liveness / 5)
+        self.arrive = liveness if arrive is None else arrive
+        self._slowest = min(SLOWEST_ANSWER, liveness)
         self._call, self._tell = call, tell
         self._changed = threading.Condition()
         self._peers = {name: Peer(name) for name in peers}
         self._posts = {p.name: threading.Thread(target=self._post, args=[p], daemon=True) for p in self._peers.values()}
         self._journal: Journal | None = None
-        self._run = NO_RUN
+        self._run, self._life = NO_RUN, secrets.token_bytes(len(NO_LIFE))
         self._state = State.RUNNING
         self._hurry = False  # to the end
         self._settled = False  # the journal may go
@@ -67,6 +70,10 @@ class Mailbox:
 
     def deliver(self, sender: str, receiver: str, sequence: int, frame: memoryview) -> None:
         self.check()
+        if len(frame) > LARGEST:
+            raise InputError(
+                f"a message to '{receiver}' has {len(frame)} bytes and may have {LARGEST}: send fewer rows"
+            )
         assert self._journal is not None
         self._journal.sync()  # what others get is never forgotten here
         with self._changed:
@@ -79,6 +86,8 @@ class Mailbox:
         with self._changed:
             while sequence not in peer.inbox:
                 self.check()
+                if within is None and peer.met and peer.state is State.PREPARING:
+                    began = time.monotonic()  # it reads its table, for which patience is not meant
                 waited = time.monotonic() - began
                 if within is None:
                     self._check_presence(peer, f"'{kind}'", waited)
@@ -98,6 +107,8 @@ class Mailbox:
             self._journal, self._run = journal, recall_run(journal.folder)
             if self.leads and self._run == NO_RUN:
                 self._take_name(secrets.token_bytes(len(NO_RUN)))
+            for name in recall_ended(journal.folder) & self._peers.keys():
+                self._peers[name].state = State.FINISHED
             for peer in self._peers.values():
                 peer.arrived, peer.heard = journal.received_through(peer.name), time.monotonic()
                 journal.acknowledge_by(peer.name, partial(getattr, peer, "durable"))
@@ -105,6 +116,15 @@ class Mailbox:
             post.start()
 
     # The end.
+
+    @property
+    def run(self) -> bytes:
+        return self._run
+
+    @property
+    def unended(self) -> set[str]:
+        """Peers that have not said that they have finished."""
+        return {peer.name for peer in self._peers.values() if peer.state is not State.FINISHED}
 
     def settle(self) -> None:
         """Stay until the peers have in their journals what was sent: then this party's may go.
@@ -114,7 +134,8 @@ class Mailbox:
         assert self._journal is not None
         for peer in self._peers.values():
             self._stay(peer, partial(peer.has, self._journal.sent_through(peer.name)))
-        self._settled = True
+        with self._changed:
+            self._settled = True
 
     def close(self, state: State) -> None:
         """Tell the others how it ended. A host stays until its guests have ended too, who may have to start again.
@@ -127,10 +148,11 @@ class Mailbox:
         with self._changed:
             self._state = state
             self._changed.notify_all()
+        end = time.monotonic() + 3 * self.tick + self._slowest
         for name, post in self._posts.items():
             if post.is_alive():
-                over = self.leads or self._peers[name].state is State.FINISHED
-                post.join(3 * self.tick if over else None)
+                insisting = self.liveness if self._insists(self._peers[name]) else 0.0
+                post.join(max(0.0, end + insisting - time.monotonic()))
 
     def _stay(self, peer: Peer, reached: Callable[[], bool]) -> None:
         """Until then, or until the peer has ended. A guest stops without its host; guests that have left have left."""
@@ -147,9 +169,10 @@ class Mailbox:
 
     def _check_presence(self, peer: Peer, what: str, waited: float) -> None:
         """Stop waiting in vain, and name who is missing."""
-        why = peer.why_in_vain(what, liveness=self.liveness)
+        why = peer.why_in_vain(what, liveness=self.liveness if peer.met else self.arrive)
         if why is None and self.patience is not None and waited > self.patience:
-            why = f"'{peer.name}' did not send {what} within {self.patience:g} s, and the method needs it: wait longer"
+            late = f"'{peer.name}' did not send {what} within {self.patience:g} s"
+            why = f"{late}, and nothing goes on without it: wait longer"
         if why is not None:
             raise ProtocolError(why)
 
@@ -164,8 +187,8 @@ class Mailbox:
         with self._changed:
             peer.hear(self._tell)
             if self._journal is None:
-                return Note(NO_RUN, State.PREPARING).pack()
-            if self._learn(peer, note) and note.sequence == peer.arrived + 1 and len(peer.inbox) < AHEAD:
+                return self._signed(Note(NO_RUN, State.PREPARING), peer).pack()
+            if self._learn(peer, note) and note.sequence == peer.arrived + 1 and peer.has_room:
                 peer.inbox[note.sequence] = memoryview(bytearray(note.frame))
                 peer.arrived += 1
             self._changed.notify_all()
@@ -186,14 +209,14 @@ class Mailbox:
             pause = self.tick / 20 if self._hurry else self.tick
             self._changed.wait_for(lambda: self._ended() or self._due(peer), timeout=pause)
             ended, note = self._ended(), self._note(peer)
-            if ended and peer.state is State.FINISHED:  # it has heard all it wanted
+            if ended and self.leads and peer.state is State.FINISHED:  # it has heard all it wanted
                 return False
             sequence = (peer.there or 0) + 1 if self._due(peer) and not ended else 0
         if sequence:
             assert self._journal is not None
             _, frame = next(self._journal.undelivered(peer.name, sequence - 1))
             note = replace(note, sequence=sequence, frame=frame)
-        reply = self._call(peer.name, note.pack(), SLOWEST_ANSWER + len(note.frame) / SLOWEST_RATE)
+        reply = self._call(peer.name, note.pack(), self._seconds_for(peer, len(note.frame)))
         with self._changed:
             if reply is None:
                 peer.miss(self._tell)
@@ -205,9 +228,16 @@ class Mailbox:
                 self._changed.wait_for(lambda: self._ended() and not ended, timeout=self.tick / 2)
             return not ended or (reply is None and self._insists(peer))
 
+    def _seconds_for(self, peer: Peer, size: int) -> float:
+        """How long a call may make no progress: never longer than a peer may be silent."""
+        if not peer.met:  # it may not be listening yet, and will call
+            return 2 * self.tick
+        return min(SLOWEST_ANSWER + size / SLOWEST_RATE, self.liveness)
+
     def _insists(self, host: Peer) -> bool:
         """A guest that has finished wants its host to know."""
-        return not self.leads and self._state is State.FINISHED and host.silence < self.liveness
+        missing = host.state is not State.FINISHED and host.silence < self.liveness
+        return not self.leads and self._state is State.FINISHED and missing
 
     def _ended(self) -> bool:
         return self._state is not State.RUNNING
@@ -215,17 +245,24 @@ class Mailbox:
     def _due(self, peer: Peer) -> bool:
         assert self._journal is not None
         unsent = peer.there is not None and self._journal.sent_through(peer.name) > peer.there
-        return unsent and not self._settled
+        return unsent and not self._settled and peer.state is not State.FINISHED
 
     def _note(self, peer: Peer) -> Note:
         assert self._journal is not None
         durable = self._journal.durable_through(peer.name)  # first: it never overtakes what is read after it
         taken = self._journal.received_through(peer.name)
         state = State.REFUSING if peer.foreign else self._state
-        return Note(self._run, state, arrived=peer.arrived, taken=taken, durable=durable)
+        return self._signed(Note(self._run, state, arrived=peer.arrived, taken=taken, durable=durable), peer)
+
+    def _signed(self, note: Note, peer: Peer) -> Note:
+        """Numbered, so that a peer knows which of two notes was said last."""
+        peer.said += 1
+        return replace(note, life=self._life, number=peer.said)
 
     def _learn(self, peer: Peer, note: Note) -> bool:
         """What a peer says of itself; False where it is not, or not yet, in this run."""
+        if not peer.is_news(note):  # but a frame that comes with it may be
+            return note.run == self._run and note.life not in peer.past
         if note.state is State.PREPARING:
             peer.state, peer.there = note.state, None
             return False
@@ -239,6 +276,10 @@ class Mailbox:
         if new:
             self._take_name(note.run)
         peer.learn(note)
+        if self.leads and note.state is State.FINISHED and not self._settled:
+            assert self._journal is not None
+            assert self._journal.folder is not None
+            keep_ended(self._journal.folder, self._peers.keys() - self.unended)
         return True
 
     def _has_sent(self, peer: Peer, frames: int) -> bool:

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from vesica.engines.nvflare.note import Note, State
+from vesica.engines.nvflare.note import NO_LIFE, Note, State
+
+AHEAD, AHEAD_BYTES = 64, 2**28  # so many frames of a peer may wait unread; but one frame may always
 
 Tell = Callable[[str], None]  # a sentence for who watches
 
@@ -15,6 +17,7 @@ Tell = Callable[[str], None]  # a sentence for who watches
 class Peer:
     name: str
     heard: float = field(default_factory=time.monotonic)
+    met: bool = False  # some call came through
     present: bool = False  # the last call came through
     state: State = State.PREPARING
     foreign: bool = False  # it is in another run
@@ -24,10 +27,29 @@ class Peer:
     durable: int = 0  # so many are on its disk for good
     arrived: int = 0  # so many of its frames have arrived here
     inbox: dict[int, memoryview] = field(default_factory=dict)  # of these, the unread ones
+    life: bytes = NO_LIFE  # of its process, as far as it is known,
+    number: int = 0  # and of the last of its notes
+    past: set[bytes] = field(default_factory=set)  # its lives before that
+    said: int = 0  # so many notes were written to it
+
+    def is_news(self, note: Note) -> bool:
+        """Whether it was said after everything that has come so far: calls and answers overtake each other."""
+        if note.life != self.life and note.life not in self.past:
+            self.past.add(self.life)
+            self.life, self.number = note.life, 0
+        if note.life in self.past or note.number <= self.number:
+            return False
+        self.number = note.number
+        return True
 
     def learn(self, note: Note) -> None:
         self.state, self.there, self.foreign = note.state, note.arrived, False
         self.taken, self.durable = max(self.taken, note.taken), max(self.durable, note.durable)
+
+    @property
+    def has_room(self) -> bool:
+        """For a frame of its: in bytes too, since one may be as large as it likes."""
+        return len(self.inbox) < AHEAD and sum(map(len, self.inbox.values())) < AHEAD_BYTES
 
     def has(self, frames: int) -> bool:
         """Whether so many of our frames are safe there; for one that was given up, whether they have arrived."""
@@ -36,7 +58,7 @@ class Peer:
     def hear(self, tell: Tell) -> None:
         self.heard = time.monotonic()
         if not self.present:
-            self.present = True
+            self.met = self.present = True
             tell(f"'{self.name}' is here")
 
     def miss(self, tell: Tell) -> None:

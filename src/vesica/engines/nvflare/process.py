@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import _thread
+import os
+import signal
 import threading
 from argparse import Namespace
 from collections.abc import Callable
@@ -15,9 +17,10 @@ from nvflare.private.fed.app.server import server_train
 from nvflare.private.fed.client.client_status import ClientStatus
 from nvflare.private.fed.server.server_status import ServerStatus
 
+from vesica.engines.nvflare import guard
 from vesica.engines.nvflare.kits import Kit
 from vesica.engines.nvflare.line import PROGRAM, SCOPE, Line
-from vesica.errors import InputError
+from vesica.errors import InputError, PartyError
 
 
 @dataclass
@@ -27,6 +30,8 @@ class _Life:
     kit: Kit
     program: Callable[[Line], Any]
     begun: threading.Event = field(default_factory=threading.Event)
+    line: Line | None = None
+    ended: bool = False
     result: Any = None
     failure: BaseException | None = None
 
@@ -34,7 +39,10 @@ class _Life:
         """In a thread of its own, once NVFlare stands; then NVFlare ends too."""
         self.begun.set()
         try:
-            self.result = self.program(Line(site.cell, host=self.kit.host))
+            guard.check(site.cell)
+            self.line = Line(site.cell, host=self.kit.host)
+            self.result = self.program(self.line)
+            self.ended = True
         except BaseException as failure:  # passed on to the main thread
             self.failure = failure
         finally:
@@ -51,12 +59,29 @@ class _Life:
             )
             _thread.interrupt_main()
 
+    def leave(self, signal_number: int, frame: object) -> None:
+        """Ctrl-C, or another's wish that this ends: the others hear of it before NVFlare goes.
 
-def run_beside(kit: Kit, program: Callable[[Line], Any], *, liveness: float) -> Any:
-    """What the program returns. Threads of NVFlare may remain: the caller ends the process."""
+        Who asks a second time does not wait for that.
+        """
+        signal.signal(signal_number, signal.default_int_handler)
+        if self.line is not None:
+            self.line.leave()
+        raise KeyboardInterrupt
+
+
+def run_beside(kit: Kit, program: Callable[[Line], Any], *, arrive: float) -> Any:
+    """What the program returns; a guest looks for the server for `arrive` seconds.
+
+    Threads of NVFlare may remain: the caller ends the process.
+    """
+    os.umask(0o077)  # logs, journals and models are for this user alone
+    guard.install()
     life = _Life(kit, program)
     set_scope_property(SCOPE, PROGRAM, life.live)
-    threading.Thread(target=life.watch, args=[liveness], daemon=True).start()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, life.leave)
+    threading.Thread(target=life.watch, args=[arrive], daemon=True).start()
     settings = ["secure_train=true", f"org={kit.name}", "config_folder=config"]
     settings += [f"host={kit.listen}"] if kit.is_host and kit.listen else []
     settings += [] if kit.is_host else [f"uid={kit.name}"]
@@ -71,6 +96,9 @@ def run_beside(kit: Kit, program: Callable[[Line], Any], *, liveness: float) -> 
         raise life.failure or _refused(kit, error) from error
     if life.failure is not None:
         raise life.failure
+    if not life.ended:
+        ended = f"NVFlare ended before the run did, which {kit.folder / 'log.txt'} may explain"
+        raise PartyError(f"{ended}: the same command goes on")
     return life.result
 
 

@@ -169,9 +169,10 @@ class Desk:
         if self._clock() < began + wait:
             return
         self._reached = began + wait
+        again = "the same command goes on once the file is there"
         raise LateError(
             f"'{sender}' has not sent message {number} ('{kind}') of the run '{self._mark.run}' in time: ask it why; "
-            "the same command goes on once the file is there"
+            f"{again if self._linger is None else 'then all parties begin again under another name'}"
         )
 
     # What goes out.
@@ -182,7 +183,8 @@ class Desk:
         held = self._journal.durable_through(receiver)
         guest = receiver if self._me.name == self._host else self._me.name
         fresh = self._notes.fresh(guest) or ""
-        header = Header(self._mark, self._session, self._me.name, receiver, number, held, fresh)
+        mark = self._mark.between(self._me, self._peers[receiver])
+        header = Header(mark, self._session, self._me.name, receiver, number, held, fresh)
         self._folder.outbox(receiver).mkdir(mode=0o700, parents=True, exist_ok=True)
         sealed = seal(frame, header, sender=self._me, receiver=self._peers[receiver])
         write_whole(self._folder.outbox(receiver) / header.file_name, sealed)

@@ -13,11 +13,12 @@ encrypts this one body, so its nonce is zero. What stands before the body is its
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from reprlib import repr as short  # what a stranger wrote may be long
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -47,7 +48,11 @@ class PostError(ProtocolError):
 
 @dataclass(frozen=True)
 class Mark:
-    """What every file of a run bears, so that no other run takes it: its name, and digests of what all agreed on."""
+    """What every file of a run bears, so that no other run takes it: its name, and digests of what all agreed on.
+
+    Settings can be guessed, and a digest then tells that the guess is right: in a file stands the mark `between` its
+    two parties, which nobody else can compute.
+    """
 
     run: str
     federation: str  # of the settings that all parties share
@@ -59,14 +64,22 @@ class Mark:
         keys = [card.to_text() for card in sorted(cards, key=lambda card: card.name)]
         return cls(run, _digest(federation), _digest(method), _digest(keys))
 
+    def between(self, me: Identity, other: Card) -> Mark:
+        """The mark under a key that only the two can know."""
+        key = _derive(me.shared_with(other), MAGIC + b"settings")
+        federation, method = (
+            hmac.digest(key, f"{self.run} {name} {digest}".encode(), "sha256").hex()
+            for name, digest in (("federation", self.federation), ("method", self.method))
+        )
+        return Mark(self.run, federation, method, self.cards)
+
     def differs(self, other: Mark) -> str | None:
-        """How another mark differs, in words."""
-        if other.run != self.run:
-            return f"of the run '{other.run}' and not of '{self.run}'"
+        """How another mark differs, in words; where cards do, nothing is known of the rest."""
+        if other.cards != self.cards:
+            return f"of a run '{self.run}' with other cards of the parties than here"
         means = {
             "federation": "settings of the federation (parties, task, metric, test rows, labels)",
             "method": "settings of the method, or of another method,",
-            "cards": "cards of the parties",
         }
         found = [words for name, words in means.items() if getattr(other, name) != getattr(self, name)]
         return f"of a run '{self.run}' with other {' and '.join(found)} than here" if found else None
@@ -158,7 +171,7 @@ def seal(frame: memoryview, header: Header, *, sender: Identity, receiver: Card)
 
     secret = X25519PrivateKey.generate()
     once = secret.public_key().public_bytes_raw()
-    start = Header(**{**vars(header), "key": once.hex()}).to_bytes()
+    start = replace(header, key=once.hex()).to_bytes()
     cipher = _cipher(secret.exchange(X25519PublicKey.from_public_bytes(receiver.opens)), once, receiver.opens)
     signed = start + cipher.encrypt(NONCE, bytes(frame), start)
     return signed + sender.signing.sign(signed)
@@ -175,10 +188,15 @@ def named(path: Path) -> str | None:
 
 def _cipher(shared: bytes, once: bytes, receiver: bytes) -> ChaCha20Poly1305:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+    return ChaCha20Poly1305(_derive(shared, MAGIC + once + receiver))
+
+
+def _derive(shared: bytes, info: bytes) -> bytes:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    return ChaCha20Poly1305(HKDF(SHA256(), 32, salt=None, info=MAGIC + once + receiver).derive(shared))
+    return HKDF(SHA256(), 32, salt=None, info=info).derive(shared)
 
 
 def _parse(path: Path, text: bytes) -> Header:

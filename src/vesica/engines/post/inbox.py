@@ -86,11 +86,13 @@ class Inbox:
     def _check(self, envelope: Envelope) -> None:
         """Of this very run, for this party, and signed by one who may send to it."""
         header, start = envelope.header, f"{envelope.path} of '{envelope.header.sender}' is"
-        difference = self._mark.differs(header.mark)
-        if difference:
-            raise PostError(f"{start} {difference}: give all parties the same command, and trust the same cards")
+        if header.mark.cards != self._mark.cards:
+            raise PostError(f"{start} {self._mark.differs(header.mark)}: trust the same cards at all parties")
         if header.receiver != self._me.name:
             raise PostError(f"{start} for '{header.receiver}' and not for '{self._me.name}': carry it there")
         if header.sender not in self._senders:
             raise PostError(f"{start} from one who sends nothing here in the run '{self._mark.run}': remove it")
         envelope.check(self._senders[header.sender])
+        difference = self._mark.between(self._me, self._senders[header.sender]).differs(header.mark)
+        if difference:
+            raise PostError(f"{start} {difference}: give all parties the same command")

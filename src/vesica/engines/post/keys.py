@@ -65,6 +65,15 @@ class Identity:
     def name(self) -> str:
         return self.card.name
 
+    def shared_with(self, other: Card) -> bytes:
+        """A secret that only the two can compute, each from its own keys and the other's card."""
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+
+        try:
+            return self.opening.exchange(X25519PublicKey.from_public_bytes(other.opens))
+        except ValueError as fault:  # a point of small order
+            raise InputError(f"the card of '{other.name}' has a key that hides nothing: do not trust it") from fault
+
     @classmethod
     def create(cls, path: Path, name: str) -> Identity:
         """Draw new keys and keep them in a file that its owner alone can read; one that is there is not replaced."""

@@ -1,0 +1,113 @@
+"""What each party could learn, measured: FedHSSL's Table 6 and Figure 4, one-shot's labels, FedOnce's members."""
+
+from collections.abc import Sequence
+
+from vesica.experiment.recipes import Case, Recipe
+from vesica.methods import FedHSSL, FedLocalSSL, FedOnce, Method, OneShot, SplitNN
+
+EPSILONS = (None, 8.0, 4.0, 2.0, 1.0)
+LABELS = ("gradients", "completion")
+
+
+def disclosure(seeds: int) -> Sequence[Case]:
+    """One-shot's gradients give the labels of the aligned rows away; what label privacy makes of that, and costs."""
+    return [
+        Case(OneShot(label_epsilon=epsilon), "credit", seed, overlap=overlap, audit=("gradients",))
+        for overlap in (1000, 2000)
+        for epsilon in EPSILONS
+        for seed in range(seeds)
+    ]
+
+
+def disclosure_cifar(seeds: int) -> Sequence[Case]:
+    """The same on photographs. The gradients cross before any guest has learned, so that no training is needed."""
+    return [
+        Case(
+            OneShot(guest_steps=1, host_epochs=1, label_epsilon=epsilon),
+            "cifar10",
+            seed,
+            overlap=overlap,
+            audit=LABELS[:1],
+        )
+        for overlap in (256, 1024)
+        for epsilon in EPSILONS
+        for seed in range(seeds)
+    ]
+
+
+# Of each data set: its name, how many aligned rows, labelled rows and rows a party has alone; encoder and dim.
+FEDHSSL = {
+    "credit": {"overlap": 4800, "labelled": 200},
+    "avazu": {"overlap": 2400, "labelled": 200, "draw": 9600, "encoder": "mlp2", "dim": 512},
+    "bhi": {"overlap": 456, "labelled": 200, "dim": 512},
+}
+PRETRAINED = {"batch_size": 128, "finetune_patience": 0}
+FINETUNED = {"credit": 1e-3, "avazu": 1e-3, "bhi": 1e-4}
+
+
+def table6(seeds: int) -> Sequence[Case]:
+    """Model completion on what pre-training left at the guest, and what the run is worth once it is fine-tuned."""
+    return [
+        Case(
+            FedHSSL(
+                **PRETRAINED,
+                iso_representations=noise,
+                finetune_epochs=epochs,
+                finetune_learning_rate=FINETUNED[data],
+            ),
+            data,
+            seed,
+            **options,
+            audit=("completion",),
+        )
+        for data, options in FEDHSSL.items()
+        for noise in (0.0, 0.1, 0.4)
+        for epochs in (0, 100)
+        for seed in range(seeds)
+    ]
+
+
+def figure4(seeds: int) -> Sequence[Case]:
+    """Utility against leakage, as the noise on the gradients grows."""
+    return [
+        Case(method, data, seed, **options, audit=LABELS)
+        for data, options in FEDHSSL.items()
+        for noise in (0.0, 1.0, 5.0, 25.0)
+        for method in with_noise(noise, rate=FINETUNED[data])
+        for seed in range(seeds)
+    ]
+
+
+def with_noise(noise: float, *, rate: float) -> tuple[Method, ...]:
+    return (
+        SplitNN(hidden=(), patience=0, batch_size=128, iso_gradients=noise),
+        FedLocalSSL(**PRETRAINED, finetune_learning_rate=rate, iso_gradients=noise),
+        FedHSSL(**PRETRAINED, finetune_learning_rate=rate, iso_gradients=noise),
+    )
+
+
+def membership(seeds: int) -> Sequence[Case]:
+    """FedOnce L0 and L1, and a model that is made to learn its rows by heart."""
+    by_heart = SplitNN(epochs=150, patience=0, weight_decay=0.0, learning_rate=3e-3, hidden=(256,))
+    return [Case(by_heart, "credit", seed, overlap=500, audit=("membership",), shadows=8) for seed in range(seeds)] + [
+        Case(method, "phishing", seed, audit=("membership",), shadows=8)
+        for method in (
+            FedOnce(),
+            FedOnce(representation="filters"),
+            FedOnce(representation="filters", epsilon=2.0),
+            FedOnce(representation="filters", epsilon=8.0),
+            FedOnce(representation="fixed", epsilon=2.0),
+        )
+        for seed in range(seeds)
+    ]
+
+
+RECIPES = {
+    "disclosure": Recipe(
+        "What one-shot's gradients tell of the labels, and what label privacy costs", disclosure, seeds=3
+    ),
+    "disclosure-cifar": Recipe("What one-shot's gradients tell of the labels of photographs", disclosure_cifar),
+    "table6": Recipe("FedHSSL's Table 6: model completion after pre-training", table6, seeds=3),
+    "figure4": Recipe("FedHSSL's Figure 4: utility against leakage under noise", figure4, seeds=3),
+    "membership": Recipe("Membership inference on FedOnce with and without differential privacy", membership),
+}

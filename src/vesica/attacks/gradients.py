@@ -1,0 +1,60 @@
+"""Labels from the gradients a guest receives. Li et al., "Label Leakage and Protection in Two-party Split Learning",
+ICLR 2022, for two classes; for more, k-means, which needs nothing but the gradients.
+
+No label is known to these attacks. What they find is up to renaming the classes; of two classes the rarer one is taken
+to be the second, as in fraud or default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from vesica.learning.cluster import cluster
+
+Observed = Iterable[tuple[Tensor, Tensor]]  # the numbers of a message's rows, and a gradient each
+
+
+def norm_scores(observed: Observed) -> tuple[Tensor, Tensor]:
+    """Rows, and how long their gradients are for their batch: those of the rarer class are longer."""
+
+    def of_batch(gradients: Tensor) -> Tensor:
+        norms = gradients.norm(dim=1).clamp(min=torch.finfo(torch.float32).tiny).log()
+        standard: Tensor = (norms - norms.mean()) / norms.std(correction=0).clamp(min=1e-9)
+        return standard
+
+    return _means(observed, of_batch)
+
+
+def direction_scores(observed: Observed) -> tuple[Tensor, Tensor]:
+    """Rows, and how far their gradients point the way that fewer of their batch do: two classes pull apart."""
+
+    def of_batch(gradients: Tensor) -> Tensor:
+        directions = _directions(gradients)
+        along: Tensor = directions @ torch.linalg.svd(directions, full_matrices=False).Vh[0]
+        return -along if (along > 0).double().mean() > 0.5 else along
+
+    return _means(observed, of_batch)
+
+
+def clusters(observed: Observed, classes: int) -> tuple[Tensor, Tensor]:
+    """Rows, and the cluster of each by the mean direction of its gradients."""
+    rows, directions = _means(observed, _directions)
+    return rows, cluster(directions, classes)
+
+
+def _directions(gradients: Tensor) -> Tensor:
+    """Of length 1, but for gradients that are zero."""
+    directions: Tensor = gradients / gradients.norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+    return directions
+
+
+def _means(observed: Observed, of_batch: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Each row's mean over the messages that it was in, by rising row."""
+    seen = [(rows, of_batch(gradients.flatten(1).double())) for rows, gradients in observed if len(rows)]
+    numbers, values = torch.cat([rows for rows, _ in seen]), torch.cat([values for _, values in seen])
+    rows, places, counts = numbers.unique(return_inverse=True, return_counts=True)
+    sums = values.new_zeros(len(rows), *values.shape[1:]).index_add_(0, places, values)
+    return rows, sums / counts.view(-1, *[1] * (values.dim() - 1))

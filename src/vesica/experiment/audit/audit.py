@@ -1,0 +1,173 @@
+"""An audit: what every party received in a run, what it could infer from that, and what is guaranteed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vesica.attacks.completion import Completion, Style
+from vesica.attacks.inversion import Inversion
+from vesica.attacks.view import View
+from vesica.errors import InputError, nearest
+from vesica.experiment.audit.feature_attacks import reconstruct
+from vesica.experiment.audit.findings import Finding
+from vesica.experiment.audit.label_attacks import by_completion, from_gradients
+from vesica.experiment.audit.membership_attacks import by_threshold
+from vesica.experiment.audit.transcript import Transcript
+from vesica.privacy.spent import at_most
+
+ATTACKS = {
+    "gradients": "Label inference from gradients",
+    "completion": "Label inference by model completion",
+    "columns": "Reconstruction of columns",
+    "membership": "Membership inference",
+}
+KNOWN = 80  # rows known from elsewhere, as in the FedHSSL paper
+
+
+@dataclass(frozen=True)
+class Got:
+    """What one party received of one kind from another."""
+
+    receiver: str
+    sender: str
+    kind: str
+    messages: int
+    rows: int  # the different rows that these are about
+    numbers: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Findings are sorted, what was learned most first."""
+
+    run: dict[str, Any]  # its result
+    parties: list[str]  # the host first
+    got: list[Got]
+    findings: list[Finding]
+    guarantees: list[str]
+    statements: list[str]  # the run's own
+    not_tried: list[str]  # and why
+
+    def with_more(self, findings: Iterable[Finding]) -> Audit:
+        return replace(self, findings=ranked([*self.findings, *findings]))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "run": self.run,
+            "parties": self.parties,
+            "received": [vars(each) for each in self.got],
+            "findings": [each.to_json() for each in self.findings],
+            "guarantees": self.guarantees,
+            "statements": self.statements,
+            "not_tried": self.not_tried,
+        }
+
+
+def ranked(findings: Iterable[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda finding: -finding.measured.beyond_nothing)
+
+
+def audit(
+    folder: Path | str,
+    *,
+    known: int = KNOWN,
+    attacks: Collection[str] = ATTACKS,
+    styles: Sequence[Style] = ("plain",),
+    seed: int = 0,
+    begin: Callable[[str], None] = lambda attack: None,
+) -> Audit:
+    """Run the attacks that the kept messages of a finished run allow; `begin` is told whose."""
+    if known < 3:
+        raise InputError(f"known is {known}: give the number of rows known from elsewhere, 3 or more")
+    for attack in attacks:
+        if attack not in ATTACKS:
+            raise InputError(f"there is no attack '{attack}'{nearest(attack, ATTACKS)}")
+    run = Transcript.open(Path(folder))
+    tried = attacks_on(run, attacks, known=known, styles=styles, seed=seed, begin=begin)
+    findings = [finding for attack in tried for finding in attack]
+    return Audit(
+        run.result,
+        run.parties,
+        [each for view in run.views.values() for each in received(view)],
+        ranked(findings),
+        guarantees(run),
+        list(run.result.get("statements", [])),
+        [*not_tried(run), *(f"{ATTACKS[left]} was not asked for." for left in ATTACKS if left not in attacks)],
+    )
+
+
+def attacks_on(
+    run: Transcript,
+    attacks: Collection[str],
+    *,
+    known: int,
+    styles: Sequence[Style],
+    seed: int,
+    begin: Callable[[str], None],
+) -> Iterator[Iterator[Finding]]:
+    for view in run.views.values():
+        begin(f"what '{view.party}' can infer")
+        if "gradients" in attacks and view.party != run.host:
+            yield from_gradients(run, view, seed=seed)
+        for style in styles if "completion" in attacks and view.party != run.host else ():
+            yield by_completion(run, view, Completion(style), known=known, seed=seed)
+        if "columns" in attacks:
+            yield reconstruct(run, view, Inversion(), known=known, seed=seed)
+    if "membership" in attacks:
+        begin("what predictions tell")
+        yield by_threshold(run, seed=seed)
+
+
+def received(view: View) -> Iterator[Got]:
+    kinds = dict.fromkeys((seen.sender, seen.message.kind) for seen in view.received)
+    for sender, kind in kinds:
+        some = [seen for seen in view.received if (seen.sender, seen.message.kind) == (sender, kind)]
+        rows = [seen.rows for seen in some if seen.rows is not None]
+        yield Got(
+            view.party,
+            sender,
+            kind,
+            messages=len(some),
+            rows=len(torch.cat(rows).unique()) if rows else 0,
+            numbers=sum(tensor.numel() for seen in some for tensor in seen.message.tensors.values()),
+            bytes=sum(seen.bytes for seen in some),
+        )
+
+
+NEIGHBOURS = {
+    "labels": "neighbours differ in one row's label",
+    "columns": "neighbours differ in one person's columns at the guests, replaced by any others",
+    "records": "neighbours differ in one person's record",
+}
+
+
+def guarantees(run: Transcript) -> list[str]:
+    """What is proven and not only measured; the run's statements say what is not covered."""
+    epsilon, delta = run.result.get("epsilon"), run.result.get("delta")
+    if epsilon is None:
+        return []
+    what = NEIGHBOURS[run.result["protects"]]
+    said = [text for text in run.result["statements"] if "epsilon" in text and "no epsilon" not in text]
+    return [f"Differential privacy with epsilon {at_most(epsilon)} and delta {delta:g}; {what}.", *said]
+
+
+def not_tried(run: Transcript) -> list[str]:
+    """What this folder does not allow, in words: an attack that was not run is no sign of safety."""
+    said = []
+    away = [party for party in run.parties if party not in run.present]
+    if away:
+        said.append(
+            f"The folders of {', '.join(away)} are not here: what needs their rows, labels or models was not tried. "
+            "Each organisation can audit its own."
+        )
+    if run.task.kind != "classification":
+        said.append("Labels of a regression are not guessed, and membership is not inferred: no attack here does that.")
+    if run.run["method"] == "vertical-trees":
+        said.append("XGBoost's own messages are counted and not kept: no attack was run on them.")
+    return said

@@ -1,0 +1,130 @@
+"""Membership by likelihood ratios (LiRA): shadow federations on halves of the rows, as whoever has such rows can train.
+
+The pool is rows that the run was trained on and as many test rows. Each shadow is trained on a random half of it, so on
+about as many rows as the run; nobody in it has rows alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vesica.attacks.membership import confidence, likelihood_ratio
+from vesica.data.federation import Federation, Overlap, PartyData, TestRows
+from vesica.data.rows import split_rows
+from vesica.data.table import Array
+from vesica.errors import InputError
+from vesica.experiment.audit.findings import Finding
+from vesica.experiment.audit.membership_attacks import outputs_of, score
+from vesica.experiment.audit.transcript import Transcript
+from vesica.experiment.fit import fit
+from vesica.experiment.result import Result
+from vesica.methods import Method
+from vesica.protocol.link import Progress, silently
+
+FEWEST = 2  # shadows
+_TINY = 1e-30
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Rows of which half were trained on, by their numbers in the run and by their ids."""
+
+    rows: Tensor
+    members: Tensor  # (rows,) bool
+    ids: Array
+    others: Array  # the ids of test rows that are left to test the shadows with
+
+    @classmethod
+    def draw(cls, run: Transcript, federation: Federation, *, seed: int) -> Pool:
+        split, random = split_rows(federation), np.random.default_rng([seed, 5])
+        ids = np.concatenate([split.aligned_ids, split.test_ids])
+        trained, test = (random.permutation(run.of_use(use).numpy()) for use in ("train", "test"))
+        count = min(len(trained), len(test) * 2 // 3)
+        rows = np.concatenate([trained[:count], test[:count]])
+        return cls(torch.from_numpy(rows), torch.arange(2 * count) < count, ids[rows], ids[test[count:]])
+
+
+@dataclass(frozen=True)
+class Shadows:
+    """What the shadows are trained with: the run's own method, on rows of its federation."""
+
+    method: Method
+    federation: Federation
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < FEWEST:
+            raise InputError(f"there are {self.count} shadow federations: give {FEWEST} or more")
+
+
+def by_shadows(
+    folder: Path,
+    shadows: Shadows,
+    *,
+    seed: int = 0,
+    progress: Progress = silently,
+    begin: Callable[[str], None] = lambda step: None,
+) -> Iterator[Finding]:
+    """Which rows a run was trained on, from how sure its model and the shadows' are of their labels."""
+    run = Transcript.open(folder)
+    if run.task.kind != "classification" or set(run.parties) != set(run.present):
+        return
+    federation, labels = shadows.federation, run.labels
+    pool = Pool.draw(run, federation, seed=seed)
+    sure, trained = [], []
+    for number in range(shadows.count):
+        begin(f"shadow federation {number + 1} of {shadows.count}")
+        inside = np.random.default_rng([seed, 6, number]).permutation(len(pool.ids)) < len(pool.ids) // 2
+        result = fit_on(shadows.method, federation, pool, inside, seed=run.run["seed"] + 1 + number, progress=progress)
+        sure.append(confidence_of(result, federation, pool, labels[pool.rows], run.task.classes))
+        trained.append(torch.from_numpy(inside))
+    target = confidence(outputs_of(run, pool.rows), labels[pool.rows])
+    scores = likelihood_ratio(target, torch.stack(sure), trained=torch.stack(trained))
+    attack = f"likelihood ratios of {shadows.count} shadow federations"
+    yield from score(run, scores, pool.members, attack=attack, seed=seed)
+
+
+def fit_on(
+    method: Method, federation: Federation, pool: Pool, inside: Array, *, seed: int, progress: Progress
+) -> Result:
+    """The method on some rows of a pool alone."""
+    wanted = np.concatenate([pool.ids[inside], pool.others])
+    host, *guests = (take(party, wanted) for party in federation.parties)
+    assert federation.label is not None
+    label = federation.label[np.flatnonzero(np.isin(federation.host.table.ids, wanted))]
+    half = replace(
+        federation,
+        host=host,
+        label=label,
+        guests=tuple(guests),
+        test=TestRows(ids=pool.others),
+        overlap=Overlap(),
+        labelled=None,
+        source={},
+    )
+    return fit(method, half, seed=seed, progress=progress)
+
+
+def take(party: PartyData, ids: Array) -> PartyData:
+    return replace(party, table=party.table.take(np.flatnonzero(np.isin(party.table.ids, ids))))
+
+
+def confidence_of(
+    result: Result, federation: Federation, pool: Pool, labels: Tensor, classes: tuple[str, ...]
+) -> Tensor:
+    """Of the pool's rows, in their order; a class that a shadow has not met is one it never names."""
+    tables = {party.name: take(party, pool.ids).table for party in federation.parties}
+    said = result.predict(tables)
+    assert said.probabilities is not None
+    place = {id: row for row, id in enumerate(said.ids.tolist())}
+    chances = torch.full((len(pool.ids), len(classes)), _TINY, dtype=torch.float64)
+    order = np.array([place[id] for id in pool.ids.tolist()])
+    for column, name in enumerate(said.classes):
+        chances[:, classes.index(name)] = torch.from_numpy(said.probabilities[order, column]).double()
+    return confidence(chances.clamp(min=_TINY).log(), labels)

@@ -1,0 +1,52 @@
+"""What a defence costs and brings: the same run with several strengths of it, each audited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+
+from vesica.errors import InputError
+from vesica.experiment.again import remake_federation, remake_method
+from vesica.experiment.audit.audit import ATTACKS, KNOWN, Audit, audit
+from vesica.experiment.fit import fit
+from vesica.experiment.folder import read_json
+from vesica.methods import change
+from vesica.protocol.link import Progress, silently
+
+
+def sweep(
+    folder: Path,
+    field: str,
+    values: Sequence[str],
+    *,
+    out: Path,
+    data_dir: Path | None = None,
+    known: int = KNOWN,
+    attacks: Collection[str] = ATTACKS,
+    seed: int = 0,
+    progress: Progress = silently,
+    begin: Callable[[str], None] = lambda step: None,
+) -> Iterator[tuple[str, Audit]]:
+    """The run of a folder once for each value of one of its method's fields; `out` has their folders.
+
+    Runs that are there already are not repeated.
+    """
+    if not values:
+        raise InputError(f"there is no value to give {field}: write --sweep {field}=VALUE,VALUE")
+    run, method = read_json(folder / "run.json"), remake_method(folder)
+    methods = {value: change(method, {field: value}) for value in values}  # all are checked before any is run
+    federation = remake_federation(folder, data_dir=data_dir)
+    for value, changed in methods.items():
+        there = out / f"{field}-{value}"
+        begin(f"{field} = {value}")
+        if not (there / "result.json").exists():
+            fit(
+                changed,
+                federation,
+                seed=run["seed"],
+                wire=run["wire"],
+                out=there,
+                keep_messages=True,
+                progress=progress,
+            )
+        yield value, audit(there, known=known, attacks=attacks, seed=seed)

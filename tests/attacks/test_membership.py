@@ -1,0 +1,195 @@
+"""Whether a model was trained on a row."""
+
+import math
+
+import pytest
+import torch
+from scipy.stats import binomtest, fisher_exact, norm
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vesica.attacks.membership import Caught, Rate, bound, confidence, likelihood_ratio, true_positive_rate
+from vesica.errors import InputError
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def shadow_scores(step: float, *, rows: int = 4000, models: int = 8, seed: int = 0) -> tuple[Tensor, ...]:
+    """Target, its members, shadows and theirs: rows are easy or hard, and training on one adds `step`."""
+    easy = 3 * random(rows, seed=seed)
+    trained = random(models + 1, rows, seed=seed + 1) > 0
+    scores = easy + step * trained + random(models + 1, rows, seed=seed + 2)
+    return scores[0], trained[0], scores[1:], trained[1:]
+
+
+def rate_of(scores: Tensor, members: Tensor) -> Caught:
+    rate = true_positive_rate(scores, members)
+    assert rate is not None
+    return rate
+
+
+def is_chance(rate: Caught, members: Tensor) -> bool:
+    """Whether members pass as often as others do, as far as so many rows can tell."""
+    counts = [int(members.sum()), int((~members).sum())]
+    passed = [round(rate.value * counts[0]), round(rate.false_positives.value * counts[1])]
+    failed = [count - some for count, some in zip(counts, passed, strict=True)]
+    return bool(fisher_exact([passed, failed]).pvalue > 0.01)
+
+
+def test_a_confidence_is_the_logit_of_the_probability() -> None:
+    logits, labels = random(50, 4), torch.arange(50) % 4
+    chance = logits.softmax(dim=1).gather(1, labels[:, None]).squeeze(1)
+    torch.testing.assert_close(confidence(logits, labels), (chance / (1 - chance)).log())
+    torch.testing.assert_close(confidence(logits.log_softmax(dim=1), labels), confidence(logits, labels))
+
+
+def test_a_confidence_is_finite_where_a_probability_is_rounded_to_one() -> None:
+    logits = torch.tensor([[500.0, 0.0], [0.0, 500.0]])
+    assert confidence(logits, torch.tensor([0, 0])).tolist() == [500, -500]
+
+
+def test_rows_learned_by_heart_are_caught_and_others_are_not() -> None:
+    rows, labels, members = random(600, 2000).float(), torch.arange(600) % 2, torch.arange(600) < 300
+    torch.manual_seed(0)
+    model = nn.Linear(2000, 2)
+    before = rate_of(confidence(model(rows), labels), members)
+    optimiser = torch.optim.Adam(model.parameters())
+    for _ in range(30):
+        optimiser.zero_grad()
+        functional.cross_entropy(model(rows[:300]), labels[:300]).backward()
+        optimiser.step()
+    assert rate_of(confidence(model(rows), labels), members).low > 0.1
+    assert is_chance(before, members)
+
+
+def test_shadow_models_tell_easy_rows_from_trained_ones() -> None:
+    target, members, shadows, trained = shadow_scores(2.0)
+    ratio = rate_of(likelihood_ratio(target, shadows, trained=trained), members)
+    best = norm.sf(norm.isf(0.01) - 2)  # who knows every row's own distribution
+    assert 0.5 * best < ratio.low
+    assert ratio.value < best
+    assert ratio.low > 3 * rate_of(target, members).high
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shadow_models_say_nothing_about_a_target_that_did_not_learn(seed: int) -> None:
+    _, members, shadows, trained = shadow_scores(2.0, seed=10 * seed)
+    target = shadow_scores(0.0, seed=10 * seed)[0]
+    assert is_chance(rate_of(likelihood_ratio(target, shadows, trained=trained), members), members)
+
+
+def test_the_likelihood_ratio_is_that_of_two_normal_distributions() -> None:
+    shadows = torch.tensor([[4.0, 9.0], [6.0, 13.0], [1.0, 0.0], [3.0, 2.0]], dtype=torch.float64)
+    trained = torch.tensor([[True] * 2] * 2 + [[False] * 2] * 2)
+    target = torch.tensor([4.5, 3.0], dtype=torch.float64)
+    # Inside: means 5 and 11, squares 2 and 8 of one degree of freedom each; outside: means 2 and 1, 2 and 2.
+    expected = [
+        norm.logpdf(value, inside, math.sqrt(5)) - norm.logpdf(value, outside, math.sqrt(2))
+        for value, inside, outside in [(4.5, 5, 2), (3.0, 11, 1)]
+    ]
+    torch.testing.assert_close(likelihood_ratio(target, shadows, trained=trained).tolist(), expected)
+
+
+def test_without_a_model_trained_on_any_row_the_attack_is_offline() -> None:
+    shadows = torch.tensor([[1.0, 0.0], [3.0, 2.0]], dtype=torch.float64)
+    scores = likelihood_ratio(torch.tensor([4.0, 1.0]), shadows, trained=torch.zeros(2, 2, dtype=torch.bool))
+    torch.testing.assert_close(scores, torch.tensor([2.0, 0.0], dtype=torch.float64) / math.sqrt(2))
+    target, members, shadows, trained = shadow_scores(2.0)
+    outside = torch.where(trained, shadows - 2, shadows)  # the same models, had they not been trained on the row
+    rate = rate_of(likelihood_ratio(target, outside, trained=torch.zeros_like(trained)), members)
+    assert rate.low > 0.15
+
+
+def test_a_row_with_models_on_one_side_only_is_given_the_usual_step() -> None:
+    target, members, shadows, trained = shadow_scores(2.0, models=3)
+    one_sided = trained.all(dim=0) | ~trained.any(dim=0)
+    assert one_sided.sum() > 800
+    scores = likelihood_ratio(target, shadows, trained=trained)
+    for side in (trained.all(dim=0), ~trained.any(dim=0)):
+        assert scores[side & members].mean() > scores[side & ~members].mean() + 1
+    assert rate_of(scores[one_sided], members[one_sided]).low > 0.05
+
+
+def test_shadow_models_that_cannot_tell_are_refused() -> None:
+    some = torch.zeros(3)
+    with pytest.raises(InputError, match="train more"):
+        likelihood_ratio(some, torch.zeros(2, 3), trained=torch.tensor([[True] * 3, [False] * 3]))
+    with pytest.raises(InputError, match="random half"):
+        likelihood_ratio(some, torch.zeros(2, 3), trained=torch.ones(2, 3, dtype=torch.bool))
+    with pytest.raises(InputError, match="the same rows"):
+        likelihood_ratio(some, torch.zeros(2, 4), trained=torch.ones(2, 4, dtype=torch.bool))
+    with pytest.raises(InputError, match="finite"):
+        likelihood_ratio(some, torch.full((2, 3), math.inf), trained=torch.zeros(2, 3, dtype=torch.bool))
+
+
+def test_models_that_all_say_the_same_give_finite_scores() -> None:
+    scores = likelihood_ratio(torch.tensor([1.0]), torch.zeros(3, 1), trained=torch.zeros(3, 1, dtype=torch.bool))
+    assert scores.isfinite().all()
+
+
+@pytest.mark.parametrize(("outsiders", "at"), [(199, 0.01), (39, 0.1), (50, 0.1)])
+def test_members_like_all_others_pass_as_often_as_agreed_or_less(outsiders: int, at: float) -> None:
+    members = torch.arange(outsiders + 1) < 1
+    scores = torch.rand(1500, outsiders + 1, generator=torch.Generator().manual_seed(0))
+    passed = sum(rate.value for row in scores if (rate := true_positive_rate(row, members, at=at)))
+    expected = math.floor(at * (outsiders + 1)) / (outsiders + 1)
+    low, high = binomtest(int(passed), len(scores)).proportion_ci(0.99)
+    assert low < expected < high
+
+
+def test_equal_scores_do_not_pass() -> None:
+    members = torch.arange(400) < 200
+    none = true_positive_rate(torch.ones(400), members, at=0.1)
+    assert none == Caught(0, 0, Rate.of(0, 200).high, false_positives=Rate.of(0, 200))
+    scores = torch.where(members, 1.0, torch.arange(400) % 2)  # half of the others have the members' score
+    assert true_positive_rate(scores, members, at=0.1) == none
+    all_members = true_positive_rate(scores, members, at=0.6)
+    assert all_members == Caught(1, Rate.of(200, 200).low, 1, false_positives=Rate.of(100, 200))
+
+
+def test_too_few_non_members_give_no_rate() -> None:
+    scores = torch.arange(1100.0)
+    assert true_positive_rate(scores, scores >= 998, at=0.001) is None
+    enough = true_positive_rate(scores, scores >= 999, at=0.001)
+    assert enough is not None
+    assert (enough.value, enough.false_positives) == (1, Rate.of(0, 999))
+    assert true_positive_rate(scores, torch.zeros(1100, dtype=torch.bool)) is None
+
+
+def test_a_score_that_is_none_is_refused() -> None:
+    with pytest.raises(InputError, match="no NaN"):
+        true_positive_rate(torch.tensor([1.0, math.nan]), torch.tensor([True, False]))
+
+
+@pytest.mark.parametrize(("hits", "trials"), [(0, 10), (10, 10), (3, 17), (200, 1000)])
+def test_the_interval_is_exact(hits: int, trials: int) -> None:
+    rate, expected = Rate.of(hits, trials), binomtest(hits, trials).proportion_ci(0.95, method="exact")
+    assert rate.value == hits / trials
+    assert (rate.low, rate.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_a_rate_of_nothing_is_refused() -> None:
+    with pytest.raises(InputError, match="0 of 0"):
+        Rate.of(0, 0)
+
+
+def test_the_bound_is_met_by_randomised_response_and_by_no_privacy() -> None:
+    assert bound(0, 0, at=0.01) == pytest.approx(0.01)
+    assert bound(math.log(2), 0, at=0.01) == pytest.approx(0.02)
+    assert bound(math.log(2), 1e-3, at=0.01) == pytest.approx(0.021)
+    assert bound(math.log(2), 1e-3, at=0.8) == pytest.approx(1 - 0.5 * 0.199)
+    kept = math.e / (1 + math.e)
+    assert bound(1, 0, at=1 - kept) == pytest.approx(kept)
+    assert bound(math.inf, 0, at=0) == bound(2000, 0, at=0.01) == bound(0, 0, at=1) == 1
+    assert bound(5, 1e-5, at=0) == 1e-5
+    with pytest.raises(InputError, match="epsilon from 0 on"):
+        bound(-1, 0, at=0.1)
+
+
+def test_outputs_that_are_no_logits_are_refused() -> None:
+    with pytest.raises(InputError, match="two or more classes"):
+        confidence(torch.zeros(3, 1), torch.zeros(3, dtype=torch.int64))
+    with pytest.raises(InputError, match="finite"):
+        confidence(torch.tensor([[0.0, -math.inf]]), torch.tensor([0]))

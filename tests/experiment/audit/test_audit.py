@@ -1,0 +1,166 @@
+"""The audit of whole runs: leaky ones are caught, guarded ones bounded, and each party can audit its own folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from federations import quick, small_federation
+from vesica.attacks.membership import bound
+from vesica.data import Federation, Overlap, PartyData, Table, TestRows
+from vesica.errors import InputError, RunFolderError
+from vesica.experiment import fit
+from vesica.experiment.again import remake_federation
+from vesica.experiment.audit import Audit, Finding, Shadows, audit, by_shadows, sweep
+from vesica.methods import FedOnce, OneShot, SplitNN
+
+ONE_SHOT = OneShot(guest_steps=10, host_epochs=2, batch_size=16)
+
+
+def found(audited: Audit, *words: str) -> list[Finding]:
+    return [f for f in audited.findings if all(word in f"{f.attacker} {f.attack} {f.measure}" for word in words)]
+
+
+@pytest.fixture(scope="module")
+def leaky(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("audit") / "run"
+    fit(ONE_SHOT, small_federation(rows=300, keep=120), out=folder, keep_messages=True)
+    return folder
+
+
+def test_one_shot_without_defence_gives_the_labels_away_and_that_is_said_first(leaky: Path) -> None:
+    audited = audit(leaky, known=20)
+    (purity,) = found(audited, "shop1", "k-means", "purity")
+    assert purity.measured.value == 1.0
+    assert purity.measured.told_apart
+    assert audited.findings[0].measured.beyond_nothing == 1.0
+    assert "gradients" in audited.findings[0].attack
+    assert audited.guarantees == []
+
+
+def test_what_each_party_received_is_counted(leaky: Path) -> None:
+    got = {(each.receiver, each.kind): each for each in audit(leaky, attacks=[]).got}
+    assert got["shop1", "gradients"].rows == 120
+    assert got["shop1", "gradients"].messages == 1
+    assert got["bank", "representations"].messages == 3  # two of the aligned rows, one of the test rows
+    assert got["bank", "representations"].rows == 120 + 90
+    ledger = [json.loads(line) for line in (leaky / "bank" / "ledger.jsonl").read_text().splitlines()]
+    assert sum(each.bytes for each in got.values()) == sum(line["wire"] for line in ledger)
+
+
+def test_a_host_alone_can_see_what_its_gradients_tell(leaky: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(leaky, tmp_path / "run")
+    shutil.rmtree(folder / "shop1")
+    audited = audit(folder, known=20)
+    assert found(audited, "shop1", "k-means", "purity")[0].measured.value == 1.0
+    assert not found(audited, "completion")
+    assert not found(audited, "inverse")
+    assert "The folders of shop1 are not here" in audited.not_tried[0]
+
+
+def test_a_guest_alone_can_see_what_its_representations_tell(leaky: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(leaky, tmp_path / "run")
+    shutil.rmtree(folder / "bank")
+    audited = audit(folder, known=20)
+    assert found(audited, "bank", "inverse of the representations")
+    assert not found(audited, "shop1")
+
+
+def test_label_privacy_lowers_what_is_found_and_is_named_as_proven(leaky: Path, tmp_path: Path) -> None:
+    private = OneShot(guest_steps=10, host_epochs=2, batch_size=16, label_epsilon=0.5)
+    fit(private, small_federation(rows=300, keep=120), out=tmp_path / "run", keep_messages=True)
+    audited = audit(tmp_path / "run", attacks=["gradients"])
+    (recall,) = found(audited, "k-means", "recall")
+    assert recall.measured.value < 0.8  # of 120 labels 62 % are kept
+    assert audited.guarantees[0].startswith("Differential privacy with epsilon 0.500 and delta 0; neighbours differ in")
+
+
+def test_columns_that_are_sent_come_back_whole(tmp_path: Path) -> None:
+    fit(quick("pooled"), small_federation(), out=tmp_path / "run", keep_messages=True)
+    (finding,) = found(audit(tmp_path / "run", known=10, attacks=["columns"]), "bank", "inverse of the columns")
+    assert finding.measured.value > 0.98
+
+
+def noisy(rows: int) -> Federation:
+    """Labels that follow from nothing: whatever a model knows of them it has learned by heart."""
+    random = np.random.default_rng(3)
+    ids = np.array([f"p{i:04d}" for i in range(rows)], dtype=object)
+    tables = [Table(ids, {f"x{i}": random.normal(size=rows) for i in range(8)}) for _ in range(2)]
+    return Federation(
+        PartyData("bank", tables[0]),
+        random.integers(0, 2, rows),
+        (PartyData("shop", tables[1]),),
+        task="classification",
+        metric="accuracy",
+        test=TestRows(0.7),
+        overlap=Overlap(),
+    )
+
+
+def test_a_model_that_learned_by_heart_is_caught(tmp_path: Path) -> None:
+    method = SplitNN(epochs=100, patience=0, weight_decay=0.0, learning_rate=3e-3, hidden=(256,))
+    fit(method, noisy(500), out=tmp_path / "run", keep_messages=True)
+    (area,) = found(audit(tmp_path / "run", attacks=["membership"]), "threshold", "AUC")
+    assert area.measured.low > 0.6
+    caught = {f.measure: f for f in by_shadows(tmp_path / "run", Shadows(method, noisy(500), 3))}
+    assert caught["AUC"].measured.low > 0.65
+
+
+def test_a_model_that_learned_little_is_not(tmp_path: Path) -> None:
+    method = SplitNN(epochs=1, patience=0)
+    fit(method, noisy(500), out=tmp_path / "run", keep_messages=True)
+    (rate,) = found(audit(tmp_path / "run", attacks=["membership"]), "threshold", "1.0% false")
+    assert not rate.measured.told_apart
+    for finding in by_shadows(tmp_path / "run", Shadows(method, noisy(500), 3)):
+        assert not finding.measured.told_apart
+
+
+def test_a_guarantee_for_records_bounds_what_membership_can_reach(tmp_path: Path) -> None:
+    method = FedOnce(representation="filters", epsilon=2.0, host_epochs=2, batch_size=16)
+    result = fit(method, noisy(400), out=tmp_path / "run", keep_messages=True)
+    assert result.privacy is not None
+    (rate,) = found(audit(tmp_path / "run", attacks=["membership"]), "threshold", "1.0% false")
+    assert rate.bound == bound(result.privacy.epsilon, result.privacy.delta, at=0.01)
+    assert rate.measured.low <= rate.bound < 0.1
+
+
+def test_a_sweep_runs_the_same_rows_with_each_value(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    federation = Federation.from_toml(tmp_path / "federation.toml")
+    fit(ONE_SHOT, federation, out=tmp_path / "run", keep_messages=True)
+    swept = sweep(tmp_path / "run", "label_epsilon", ["none", "0.5"], out=tmp_path / "swept", attacks=["gradients"])
+    done = dict(swept)
+    assert done["none"].run["epsilon"] is None
+    assert done["0.5"].run["epsilon"] == 0.5
+    clear, private = (found(done[value], "k-means", "recall")[0].measured.value for value in ("none", "0.5"))
+    assert private < clear == 1.0
+    with pytest.raises(InputError, match="method 'one-shot' has no field 'epsilom'"):
+        next(sweep(tmp_path / "run", "epsilom", ["1"], out=tmp_path / "swept"))
+    (tmp_path / "bank.csv").write_text((tmp_path / "bank.csv").read_text().replace("p001", "q001"))
+    with pytest.raises(RunFolderError, match="is of other rows than its data set or"):
+        remake_federation(tmp_path / "run")
+
+
+def write_tables(folder: Path) -> None:
+    federation = small_federation(rows=200, keep=200)
+    for party in federation.parties:
+        heads, columns = ["id", *party.table.columns], [party.table.ids, *party.table.columns.values()]
+        if party.name == "bank":
+            heads, columns = [*heads, "bought"], [*columns, federation.label]
+        lines = [",".join(heads), *(",".join(map(str, row)) for row in zip(*columns, strict=True))]
+        (folder / f"{party.name}.csv").write_text("\n".join(lines))
+    (folder / "federation.toml").write_text(
+        '[host]\nname = "bank"\ntable = "bank.csv"\nid = "id"\nlabel = "bought"\n'
+        '[[guest]]\nname = "shop1"\ntable = "shop1.csv"\nid = "id"\n'
+    )
+
+
+def test_too_few_known_rows_are_refused(leaky: Path) -> None:
+    with pytest.raises(InputError, match="known is 2: give the number of rows known from elsewhere, 3 or more"):
+        audit(leaky, known=2)
+    with pytest.raises(InputError, match="there is no attack 'gradient'; did you mean 'gradients'"):
+        audit(leaky, attacks=["gradient"])

@@ -1,0 +1,56 @@
+"""The recipes of the audit, and the tables of what they found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vesica.data import SCENARIOS
+from vesica.experiment.audit import ATTACKS
+from vesica.experiment.recipes import Case, Recipe, find_recipe, reproduce
+from vesica.experiment.tables import audited, refresh
+from vesica.methods import FedHSSL, OneShot, check_fields
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+
+
+@pytest.mark.parametrize("table", ["disclosure", "disclosure-cifar", "table6", "figure4", "membership"])
+def test_every_case_can_be_made_and_told_from_the_others(table: str) -> None:
+    made = list(find_recipe("audit", table, experiments=EXPERIMENTS).cases(2))
+    assert len({case.title for case in made}) == len({case.folder for case in made}) == len(made)
+    for case in made:
+        check_fields(case.method)
+        assert case.data in SCENARIOS
+        assert set(case.audit) <= set(ATTACKS)
+        assert case.audit
+
+
+def test_table_6_attacks_what_pre_training_left() -> None:
+    made = list(find_recipe("audit", "table6", experiments=EXPERIMENTS).cases(1))
+    methods = [case.method for case in made if isinstance(case.method, FedHSSL)]
+    assert len(methods) == len(made)
+    assert {(m.iso_representations, m.finetune_epochs) for m in methods} == {
+        (noise, epochs) for noise in (0.0, 0.1, 0.4) for epochs in (0, 100)
+    }
+
+
+def test_a_case_with_an_audit_has_its_findings_in_its_line(tmp_path: Path) -> None:
+    cases = [
+        Case(OneShot(guest_steps=2, host_epochs=1, label_epsilon=epsilon), "credit", overlap=60, audit=("gradients",))
+        for epsilon in (None, 0.5)
+    ]
+    lines = [run.line for run in reproduce(Recipe("a test", lambda seeds: cases), "disclosure", out=tmp_path / "out")]
+    assert all(line["audit"] for line in lines)
+    again = [run.line for run in reproduce(Recipe("a test", lambda seeds: cases), "disclosure", out=tmp_path / "out")]
+    assert again == lines
+    heads, rows = audited(lines)
+    clear, private = (dict(zip(heads, row, strict=True)) for row in rows)
+    assert clear["attacker"] == private["attacker"] == "guest-1"
+    assert clear["the direction of the gradients, AUC"] == "1.000 (0.500)"
+    assert (clear["epsilon"], private["epsilon"]) == ("–", "0.50")
+    assert float(private["the direction of the gradients, AUC"].split()[0]) < 0.95
+    (tmp_path / "found.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "README.md").write_text("<!-- audit: found.jsonl -->\nold\n<!-- end of table -->\n")
+    assert "| 1.000 (0.500) |" in refresh(tmp_path / "README.md")
