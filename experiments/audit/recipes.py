@@ -78,6 +78,16 @@ def figure4(seeds: int) -> Sequence[Case]:
     ]
 
 
+def auxiliary(seeds: int) -> Sequence[Case]:
+    """How many labels from elsewhere model completion needs, and how many rows the inverse of representations."""
+    known = (10, 20, 40, 80, 160, 400)
+    return [
+        Case(method, "credit", seed, overlap=1000, audit=("completion", "columns"), known=known)
+        for method in (SplitNN(), OneShot(), FedOnce(), FedLocalSSL(), FedHSSL())
+        for seed in range(seeds)
+    ]
+
+
 def with_noise(noise: float, *, rate: float) -> tuple[Method, ...]:
     return (
         SplitNN(hidden=(), patience=0, batch_size=128, iso_gradients=noise),
@@ -109,5 +119,6 @@ RECIPES = {
     "disclosure-cifar": Recipe("What one-shot's gradients tell of the labels of photographs", disclosure_cifar),
     "table6": Recipe("FedHSSL's Table 6: model completion after pre-training", table6, seeds=3),
     "figure4": Recipe("FedHSSL's Figure 4: utility against leakage under noise", figure4, seeds=3),
+    "auxiliary": Recipe("How much an attacker has to know from elsewhere", auxiliary),
     "membership": Recipe("Membership inference on FedOnce with and without differential privacy", membership),
 }

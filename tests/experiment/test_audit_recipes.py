@@ -16,7 +16,7 @@ from vesica.methods import FedHSSL, OneShot, check_fields
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
-@pytest.mark.parametrize("table", ["disclosure", "disclosure-cifar", "table6", "figure4", "membership"])
+@pytest.mark.parametrize("table", ["disclosure", "disclosure-cifar", "table6", "figure4", "auxiliary", "membership"])
 def test_every_case_can_be_made_and_told_from_the_others(table: str) -> None:
     made = list(find_recipe("audit", table, experiments=EXPERIMENTS).cases(2))
     assert len({case.title for case in made}) == len({case.folder for case in made}) == len(made)

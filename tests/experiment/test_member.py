@@ -15,11 +15,13 @@ from vesica.data import Federation
 from vesica.data.membership import read_membership
 from vesica.errors import AgreementError, InputError, RunFolderError
 from vesica.experiment import fit
+from vesica.experiment.audit import audit
 from vesica.experiment.folder import RunFolder
 from vesica.experiment.member import Member, Plan
 from vesica.experiment.result import Result
 from vesica.methods import FedOnce, FewShot, OneShot, SplitNN
 from vesica.protocol.journal import Journal
+from vesica.report.audit_page import write_audit
 
 COMMON = 90
 METHODS = {
@@ -235,3 +237,21 @@ def test_an_unknown_party_and_a_missing_metric_are_refused(tmp_path: Path) -> No
     path.write_text(path.read_text().replace('metric = "auc"\n', ""))
     with pytest.raises(InputError, match="has no 'metric'"):
         read_membership(path, "shop", common=common_ids())
+
+
+@pytest.mark.parametrize("name", ["one-shot", "split-nn"])
+def test_each_organisation_can_audit_its_own_folder(name: str, tmp_path: Path) -> None:
+    """As in a simulation with the same seed: the host its labels, the guest its columns, and nobody the other's."""
+    path, method = write_tables(tmp_path), METHODS[name]
+    plan = Plan(method, seed=3)
+    members = [replace(member(path, party, plan, tmp_path), keep_messages=True) for party in ("bank", "shop")]
+    take_turns(members, Shelf())
+    fit(method, Federation.from_toml(path), seed=3, out=tmp_path / "both", keep_messages=True)
+    attacks = {"bank": "gradients", "shop": "columns"}
+    for party, attack in attacks.items():
+        alone = audit(tmp_path / party, known=10, attacks=[attack])
+        together = audit(tmp_path / "both", known=10, attacks=[attack])
+        expected = [found for found in together.findings if found.owner == party]
+        assert alone.findings == expected != []
+        assert "The folders of" in alone.not_tried[0]
+        write_audit(tmp_path / "page.html", alone.to_json())

@@ -52,9 +52,15 @@ def _directions(gradients: Tensor) -> Tensor:
 
 
 def _means(observed: Observed, of_batch: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    """Each row's mean over the messages that it was in, by rising row."""
-    seen = [(rows, of_batch(gradients.flatten(1).double())) for rows, gradients in observed if len(rows)]
-    numbers, values = torch.cat([rows for rows, _ in seen]), torch.cat([values for _, values in seen])
-    rows, places, counts = numbers.unique(return_inverse=True, return_counts=True)
-    sums = values.new_zeros(len(rows), *values.shape[1:]).index_add_(0, places, values)
-    return rows, sums / counts.view(-1, *[1] * (values.dim() - 1))
+    """Each row's mean over the messages that it was in, by rising row; a message is forgotten before the next."""
+    counts, sums = torch.zeros(0, dtype=torch.int64), torch.zeros(0)
+    for rows, gradients in observed:
+        if not len(rows):
+            continue
+        values = of_batch(gradients.flatten(1).double())
+        more = max(0, int(rows.max()) + 1 - len(counts))
+        counts = torch.cat([counts, counts.new_zeros(more)]).index_add_(0, rows, torch.ones_like(rows))
+        sums = torch.cat([sums.reshape(-1, *values.shape[1:]).to(values), values.new_zeros(more, *values.shape[1:])])
+        sums.index_add_(0, rows, values)
+    rows = counts.nonzero().squeeze(1)
+    return rows, sums[rows] / counts[rows].view(-1, *[1] * (sums.dim() - 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -23,9 +23,15 @@ class Seen:
     """
 
     sender: str
-    message: Message
-    rows: Tensor | None = None  # None: it is not about rows
-    bytes: int = 0  # of its frame
+    kind: str
+    read: Callable[[], Message]  # from the disk, each time: all of a long run would not fit into memory
+    rows: Tensor | None  # None: it is not about rows
+    numbers: int
+    bytes: int  # of its frame
+
+    @property
+    def message(self) -> Message:
+        return self.read()
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,18 +55,29 @@ class View:
 
     def about_rows(self, *kinds: str, sender: str | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """The values of these kinds of messages, (rows, ...) each, with the numbers of their rows."""
-        for seen in self.received:
-            if seen.rows is not None and seen.message.kind in kinds and sender in (None, seen.sender):
-                here = seen.rows != ELSEWHERE
-                yield seen.rows[here], seen.message.tensor[here]
+        for seen in self._of(kinds, sender):
+            assert seen.rows is not None
+            here = seen.rows != ELSEWHERE
+            yield seen.rows[here], seen.message.tensor[here]
 
+    def latest(self, kind: str, *, sender: str) -> tuple[Tensor, Tensor]:
+        """Of each row the last value that was seen, by rising numbers: (rows,) and (rows, dim)."""
+        known, rows, values = torch.empty(0, dtype=torch.int64), [], []
+        for seen in reversed(self._of((kind,), sender)):
+            assert seen.rows is not None
+            new = ~torch.isin(seen.rows, known) & (seen.rows != ELSEWHERE)
+            if new.any():
+                rows.append(seen.rows[new])
+                values.append(seen.message.tensor[new].flatten(1))
+                known = torch.cat([known, rows[-1]])
+        if not rows:
+            return known, torch.empty(0, 0)
+        order = known.argsort()
+        return known[order], torch.cat(values)[order]
 
-def latest(observed: Iterator[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Of each row the last value that was seen, by rising numbers."""
-    last: dict[int, Tensor] = {}
-    for rows, values in observed:
-        last.update(zip(rows.tolist(), values.flatten(1), strict=True))
-    if not last:
-        return torch.empty(0, dtype=torch.int64), torch.empty(0, 0)
-    rising = sorted(last)
-    return torch.tensor(rising), torch.stack([last[row] for row in rising])
+    def _of(self, kinds: Collection[str], sender: str | None) -> list[Seen]:
+        return [
+            seen
+            for seen in self.received
+            if seen.rows is not None and seen.kind in kinds and sender in (None, seen.sender)
+        ]

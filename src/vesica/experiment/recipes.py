@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from vesica.attacks.completion import Style
 from vesica.data.datasets import is_here
 from vesica.data.federation import Federation
 from vesica.data.rows import hold_out
@@ -59,7 +60,7 @@ class Case:
     encoder: str | None = None  # of every party with features
     stop_at_bytes: int | None = None
     audit: tuple[str, ...] = ()  # attacks by which it is measured what each party could learn,
-    known: int = KNOWN  # with so many rows known from elsewhere
+    known: tuple[int, ...] = (KNOWN,)  # with so many rows known from elsewhere
     shadows: int = 0  # and membership with so many shadow federations
 
     def settings(self) -> dict[str, Any]:
@@ -226,11 +227,16 @@ def run_case(
 
 def audited(case: Case, folder: Path, federation: Federation, *, progress: Progress) -> list[dict[str, Any]]:
     """The findings of an audit."""
-    found = audit(folder, known=case.known, attacks=case.audit, styles=("plain", "mixmatch"), seed=case.seed)
+    first, *others = case.known
+    styles: tuple[Style, ...] = ("plain", "mixmatch")
+    found = audit(folder, known=first, attacks=case.audit, styles=styles, seed=case.seed)
+    for known in others:  # what needs none known is the same
+        needing = [attack for attack in case.audit if attack in ("completion", "columns")]
+        found = found.with_more(audit(folder, known=known, attacks=needing, styles=styles, seed=case.seed).findings)
     if case.shadows:
         shadows = Shadows(case.method, federation, case.shadows)
         found = found.with_more(by_shadows(folder, shadows, seed=case.seed, progress=progress))
-    return [finding.to_json() for finding in found.findings]
+    return [{name: value for name, value in f.to_json().items() if name != "pictures"} for f in found.findings]
 
 
 def ledger_of(run: Result) -> list[dict[str, Any]]:

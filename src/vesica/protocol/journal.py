@@ -11,6 +11,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ class Kept:
 
     sent: bool  # or received
     peer: str
-    frame: memoryview
+    read: Callable[[], memoryview]  # its frame
     rows: Array | None  # of this party's own table, one a row of its values; None: it is not about such rows
 
 
@@ -85,9 +86,14 @@ class Journal:
         """All that were kept, in the order in which they came and went."""
         frames = [(place.segment, place.offset, key) for key, place in self._places.items() if key[0] < _SENT_ROWS]
         for _, _, (way, peer, sequence) in sorted(frames):
-            frame, rows = self._frame(way, peer, sequence), self._frame(way + _SENT_ROWS, peer, sequence)
-            assert frame is not None
-            yield Kept(way == _SENT, peer, frame, None if rows is None else np.frombuffer(rows, np.int64))
+            rows = self._frame(way + _SENT_ROWS, peer, sequence)
+            read = partial(self._frame_there, way, peer, sequence)
+            yield Kept(way == _SENT, peer, read, None if rows is None else np.frombuffer(rows, np.int64))
+
+    def _frame_there(self, way: int, peer: str, sequence: int) -> memoryview:
+        frame = self._frame(way, peer, sequence)
+        assert frame is not None
+        return frame
 
     # What earlier lives of this run did.
 

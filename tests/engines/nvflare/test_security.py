@@ -44,6 +44,7 @@ def with_the_name_of_another(folder: Path, foreign: Path) -> None:
     fed = folder / "startup" / "fed_client.json"
     fed.write_text(fed.read_text().replace('"shop"', '"clinic"'))
     shutil.copyfile(folder / "shop.csv", folder / "clinic.csv")
+    shutil.copyfile(folder.parent / "federation.toml", folder / "federation.toml")
 
 
 INTRUDERS = [with_its_own_certificate_only, with_a_foreign_authority, with_the_name_of_another]

@@ -125,9 +125,9 @@ def attacks_on(
 
 
 def received(view: View) -> Iterator[Got]:
-    kinds = dict.fromkeys((seen.sender, seen.message.kind) for seen in view.received)
+    kinds = dict.fromkeys((seen.sender, seen.kind) for seen in view.received)
     for sender, kind in kinds:
-        some = [seen for seen in view.received if (seen.sender, seen.message.kind) == (sender, kind)]
+        some = [seen for seen in view.received if (seen.sender, seen.kind) == (sender, kind)]
         rows = [seen.rows for seen in some if seen.rows is not None]
         yield Got(
             view.party,
@@ -135,7 +135,7 @@ def received(view: View) -> Iterator[Got]:
             kind,
             messages=len(some),
             rows=len(torch.cat(rows).unique()) if rows else 0,
-            numbers=sum(tensor.numel() for seen in some for tensor in seen.message.tensors.values()),
+            numbers=sum(seen.numbers for seen in some),
             bytes=sum(seen.bytes for seen in some),
         )
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vesica.attacks.inversion import Inversion
 from vesica.attacks.recovery import Recovery, recovery
-from vesica.attacks.view import View, latest
+from vesica.attacks.view import View
 from vesica.data.preparation import Preparation
 from vesica.experiment.audit.findings import Finding, Measured
 from vesica.experiment.audit.transcript import Transcript
@@ -29,7 +29,7 @@ def reconstruct(run: Transcript, view: View, inversion: Inversion, *, known: int
     for sender in (party for party in run.present if party != view.party):
         preparation = run.models[sender].preparation
         for kind in () if preparation is None else SHOWN:
-            rows, shown = latest(view.about_rows(kind, sender=sender))
+            rows, shown = view.latest(kind, sender=sender)
             if preparation is None or len(rows) < FEWEST:
                 continue
             order = torch.from_numpy(np.random.default_rng([seed, 3]).permutation(len(rows)))
@@ -42,7 +42,7 @@ def reconstruct(run: Transcript, view: View, inversion: Inversion, *, known: int
                 view.party,
                 sender,
                 f"the columns of {len(others)} rows",
-                f"an inverse of the {kind}",
+                f"an inverse of the {kind} ({len(mine)} rows known)",
                 f"{len(mine)} of those rows in full, from elsewhere",
                 "share that came back",
                 measured,

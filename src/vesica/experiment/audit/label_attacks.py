@@ -20,17 +20,16 @@ ALONE = "its messages alone"
 
 def from_gradients(run: Transcript, view: View, *, seed: int) -> Iterator[Finding]:
     """Labels of the rows whose gradients the guest received; no label is known to it."""
-    observed = list(view.about_rows("gradients"))
-    if run.host not in run.present or run.task.kind != "classification" or not observed:
+    if run.host not in run.present or run.task.kind != "classification" or not any(view.about_rows("gradients")):
         return
-    rows, found = clusters(observed, run.task.outputs)
+    rows, found = clusters(view.about_rows("gradients"), run.task.outputs)
     secret, detail = f"the labels of {len(rows)} aligned rows", "Up to renaming the classes."
     for name, metric in (("purity of its clusters", purity), ("mean recall of its clusters", mean_recall)):
         measured = measure(metric, found, run.labels[rows], seed=seed)
         yield Finding(view.party, run.host, secret, "k-means on the gradients", ALONE, name, measured, detail=detail)
     if run.task.outputs == 2:
         for attack, scores in (("the norm", norm_scores), ("the direction", direction_scores)):
-            rows, values = scores(observed)
+            rows, values = scores(view.about_rows("gradients"))
             measured = measure(area_either_way, values, run.labels[rows], nothing=0.5, seed=seed)
             attack = f"{attack} of the gradients"
             yield Finding(view.party, run.host, secret, attack, ALONE, "AUC", measured, detail=detail)
@@ -46,9 +45,8 @@ def by_completion(
     if not any(True for _ in own.encoder.parameters()):  # nothing was learned
         return
     labelled = torch.cat([run.of_use("labelled"), run.of_use("test")])
-    known = min(known, len(run.of_use("labelled")) // 2)
-    of_known = run.of_use("labelled")
-    of_known = of_known[draw_known(run.labels[of_known], known, generator=np.random.default_rng([seed, 2]))]
+    known = min(known, len(labelled) // 2)
+    of_known = labelled[draw_known(run.labels[labelled], known, generator=np.random.default_rng([seed, 2]))]
     others = labelled[~torch.isin(labelled, of_known)]
 
     def guess(encoder: torch.nn.Module) -> Tensor:
@@ -74,7 +72,7 @@ def by_completion(
         view.party,
         run.host,
         f"the labels of {len(others)} common rows",
-        f"model completion ({completion.style})",
+        f"model completion ({completion.style}, {known} labels)",
         f"its encoder, its columns and {known} labels from elsewhere",
         "AUC" if binary else "accuracy",
         measure(metric, guess(own.encoder), truth, nothing=nothing, seed=seed),

@@ -76,7 +76,7 @@ class Transcript:
             task = self.models[self.host].task
             assert task is not None
             return task
-        said = [decode(kept.frame) for party in self.present for kept in self._kept[party]]
+        said = (decode(kept.read()) for party in self.present for kept in self._kept[party])
         terms = json.loads(next(str(each.scalars["terms"]) for each in said if "terms" in each.scalars))
         return Task(terms["task"], terms["metric"], tuple(terms["classes"]))
 
@@ -133,7 +133,10 @@ class Transcript:
 
     def _seen(self, teller: str, kept: Kept, sender: str) -> Seen:
         rows = None if kept.rows is None else self.numbers(teller, torch.tensor(kept.rows))
-        return Seen(sender, decode(kept.frame), rows, len(kept.frame))
+        frame = kept.read()
+        message = decode(frame)
+        numbers = sum(tensor.numel() for tensor in message.tensors.values())
+        return Seen(sender, message.kind, lambda: decode(kept.read()), rows, numbers, len(frame))
 
     def _own(self, party: str) -> Own | None:
         model = self.models[party] if party in self.present else None
