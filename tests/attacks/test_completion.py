@@ -100,7 +100,9 @@ def test_the_whole_encoder_is_tuned_whatever_state_it_comes_in(told: nn.Module) 
     rows, labels = table()
     narrow = MLP(COLUMNS, (64,), 1).requires_grad_(False)  # a head alone cannot tell random labels on a line
     known = torch.arange(20)
-    guess = Completion(epochs=60).guess(narrow, rows, known=known, labels=labels[:20], classes=2, schema=SCHEMA)
+    guess = Completion("plain", epochs=60).guess(
+        narrow, rows, known=known, labels=labels[:20], classes=2, schema=SCHEMA
+    )
     assert torch.equal(guess[:20].argmax(dim=1), labels[:20])
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from vesica.attacks.gradients import clusters, direction_scores, norm_scores
+from vesica.attacks.gradients import clusters, cosines, direction_scores, norm_scores
 from vesica.learning.cluster import mean_recall, purity
 
 
@@ -50,7 +51,30 @@ def test_the_norm_gives_a_rare_class_away_where_its_gradients_are_longer() -> No
 def test_messages_about_a_row_count_together() -> None:
     once = direction_scores(of_a_head(LABELS, classes=2, batches=1, spread=1.0))[1]
     often = direction_scores(of_a_head(LABELS, classes=2, batches=12, spread=1.0))[1]
-    assert roc_auc_score(LABELS, often) > roc_auc_score(LABELS, once) + 0.05
+    assert area(often, LABELS) > area(once, LABELS) + 0.05
+
+
+@pytest.mark.parametrize("every", [2, 5])  # as many of each class, and a fifth of one
+def test_noise_drawn_anew_for_every_message_averages_out(every: int) -> None:
+    labels = (torch.arange(400) % every == 0).long()
+    observed = of_a_head(labels, classes=2, batches=60, spread=4.0)
+    assert 0.5 <= area(direction_scores(observed[:13])[1], labels) < 0.8  # after one epoch little is seen
+    assert area(direction_scores(observed)[1], labels) > 0.95
+    torch.manual_seed(0)
+    rows, found = clusters(observed, 2)
+    assert mean_recall(found, labels[rows]) > 0.9
+
+
+def area(scores: Tensor, labels: Tensor) -> float:
+    """Whichever class is meant."""
+    return max(roc_auc_score(labels, scores), roc_auc_score(labels, -scores))
+
+
+def test_rows_that_are_known_point_the_way() -> None:
+    known = LABELS.nonzero().squeeze(1)[:3]
+    rows, scores = cosines(of_a_head(LABELS, classes=2, batches=5, spread=1.0), known)
+    others = ~torch.isin(rows, known)
+    assert roc_auc_score(LABELS[rows[others]], scores[others]) > 0.75
 
 
 def test_clusters_give_many_classes_away() -> None:

@@ -15,28 +15,35 @@ from PIL import Image
 from report.test_report import CHROMIUM, QUIET
 from vesica.errors import InputError
 from vesica.experiment.audit.audit import Audit, Got
-from vesica.experiment.audit.findings import Finding, Measured
+from vesica.experiment.audit.findings import Finding
+from vesica.experiment.audit.findings import Measured as Figures
 from vesica.report.audit_page import write_audit, write_sweep
 from vesica.report.findings import WIDTH
+
+
+def measured_as(value: float, low: float, high: float, nothing: float) -> Figures:
+    """Told apart from nothing where the whole interval lies above."""
+    return Figures(value, low, high, nothing, low > nothing)
+
 
 LABELS = "the labels of 1000 aligned rows, up to renaming the classes,"
 CLUSTERS = Finding(
     "shop", "bank", LABELS, "k-means on the gradients", "its messages alone", "purity of its clusters",
-    Measured(0.95, 0.93, 0.97, 0.75),
+    measured_as(0.95, 0.93, 0.97, 0.75),
 )  # fmt: skip
 COLUMNS = Finding(
     "bank", "shop", "the columns of 6920 rows", "an inverse of the representations",
-    "80 of those rows in full, from elsewhere", "share that came back", Measured(0.64, 0.62, 0.66, 0.0),
+    "80 of those rows in full, from elsewhere", "share that came back", measured_as(0.64, 0.62, 0.66, 0.0),
     detail="Most of all: AGE 0.89.",
 )  # fmt: skip
 COMPLETED = Finding(
     "shop", "bank", "the labels of 6920 common rows", "model completion (plain)", "80 labels from elsewhere", "AUC",
-    Measured(0.66, 0.65, 0.68, 0.5), at_home=0.625,
+    measured_as(0.66, 0.65, 0.68, 0.5), at_home=0.625,
 )  # fmt: skip
 MEMBERS = Finding(
     "whoever may ask for predictions", "bank", "which of 6900 rows are the 900 trained on", "a threshold on the loss",
     "the rows, their labels and predictions", "true-positive rate at 1.0% false positives",
-    Measured(0.009, 0.004, 0.017, 0.01),
+    measured_as(0.009, 0.004, 0.017, 0.01),
 )  # fmt: skip
 GUARANTEE = "Differential privacy with epsilon 1.000 and delta 0; neighbours differ in one row's label."
 OWN_WORDS = "Each label went through randomised response (epsilon = 1). Not covered: the features."
@@ -102,11 +109,11 @@ def test_the_worst_finding_comes_first_in_one_sentence_with_its_figure(tmp_path:
         "shop could learn the labels of 1000 aligned rows, up to renaming the classes (a secret of bank): "
         "purity of its clusters 0.950, where knowing nothing gives 0.750 and knowing everything 1."
     )
-    assert "3 of 4 findings lie above knowing nothing" in part(html, "The worst finding")
+    assert "3 of 4 findings are more than knowing nothing gives" in part(html, "The worst finding")
 
 
 def test_a_high_figure_that_may_be_chance_is_not_the_worst_finding(tmp_path: Path) -> None:
-    noisy = replace(MEMBERS, measured=Measured(0.99, 0.005, 1.0, 0.01))
+    noisy = replace(MEMBERS, measured=measured_as(0.99, 0.005, 1.0, 0.01))
     assert "shop could learn" in part(page(tmp_path, audited(noisy, COMPLETED)), "The worst finding")
 
 
@@ -138,8 +145,8 @@ def test_a_run_without_a_guarantee_has_nothing_proven(tmp_path: Path) -> None:
 
 
 def test_findings_are_sorted_by_how_much_was_learned_and_not_by_their_figure(tmp_path: Path) -> None:
-    strong = replace(CLUSTERS, measured=Measured(0.7, 0.6, 0.8, 0.1))  # two thirds of the way
-    weak = replace(COLUMNS, measured=Measured(0.9, 0.85, 0.95, 0.88))  # a sixth of it
+    strong = replace(CLUSTERS, measured=measured_as(0.7, 0.6, 0.8, 0.1))  # two thirds of the way
+    weak = replace(COLUMNS, measured=measured_as(0.9, 0.85, 0.95, 0.88))  # a sixth of it
     measured = part(page(tmp_path, audited(weak, strong)), "What was only measured")
     assert measured.index("k-means") < measured.index("an inverse")
 
@@ -163,8 +170,8 @@ def bars(html: str) -> list[tuple[str, float]]:
 
 
 def test_a_bar_goes_from_knowing_nothing_to_everything_and_is_grey_where_it_may_be_chance(tmp_path: Path) -> None:
-    whole = replace(CLUSTERS, measured=Measured(1.0, 1.0, 1.0, 0.75))
-    worse_than_nothing = replace(COMPLETED, measured=Measured(0.4, 0.3, 0.6, 0.5), at_home=None)
+    whole = replace(CLUSTERS, measured=measured_as(1.0, 1.0, 1.0, 0.75))
+    worse_than_nothing = replace(COMPLETED, measured=measured_as(0.4, 0.3, 0.6, 0.5), at_home=None)
     shown = bars(page(tmp_path, audited(worse_than_nothing, CLUSTERS, whole)))
     assert [name for name, _ in shown] == ["told", "told", "untold"]
     assert [length for _, length in shown] == pytest.approx([1.0, 0.8, 0.0], abs=0.001)  # never below nothing
@@ -185,7 +192,7 @@ def test_what_the_attacker_can_do_anyway_and_the_bound_are_columns_only_where_kn
 
 
 def test_a_figure_above_its_bound_is_called_out_at_the_top(tmp_path: Path) -> None:
-    broken = replace(MEMBERS, measured=Measured(0.2, 0.15, 0.25, 0.01), bound=0.027)
+    broken = replace(MEMBERS, measured=measured_as(0.2, 0.15, 0.25, 0.01), bound=0.027)
     html = page(tmp_path, audited(broken))
     assert part(html, "The worst finding").startswith("Whoever may ask for predictions could learn which of 6900 rows")
     assert "above what the guarantee allows" in part(html, "The worst finding")
@@ -193,7 +200,7 @@ def test_a_figure_above_its_bound_is_called_out_at_the_top(tmp_path: Path) -> No
 
 
 def test_an_attack_that_ended_in_no_figure_is_said_and_not_shown_as_a_finding(tmp_path: Path) -> None:
-    nothing = replace(COMPLETED, measured=Measured(float("nan"), float("nan"), float("nan"), 0.5))
+    nothing = replace(COMPLETED, measured=measured_as(float("nan"), float("nan"), float("nan"), 0.5))
     html = page(tmp_path, audited(nothing, CLUSTERS))
     assert "nan" not in text(html)
     assert "By 'model completion (plain) (AUC)' no figure came out." in part(html, "What was not tried")
@@ -222,7 +229,7 @@ def swept(*plan: tuple[float | None, float, float]) -> list[dict[str, Any]]:
     """Audits of label_epsilon, the AUC of the run and the purity of the clusters."""
     return [
         audited(
-            replace(CLUSTERS, measured=Measured(purity, purity - 0.02, purity + 0.02, 0.75)),
+            replace(CLUSTERS, measured=measured_as(purity, purity - 0.02, purity + 0.02, 0.75)),
             COLUMNS,
             run=result(auc=auc, label_epsilon=epsilon),
         )

@@ -1,8 +1,9 @@
 """Labels from the gradients a guest receives. Li et al., "Label Leakage and Protection in Two-party Split Learning",
 ICLR 2022, for two classes; for more, k-means, which needs nothing but the gradients.
 
-No label is known to these attacks. What they find is up to renaming the classes; of two classes the rarer one is taken
-to be the second, as in fraud or default.
+No label is known to these attacks, but for `cosines`. What they find is up to renaming the classes; of two classes the
+rarer one is taken to be the second, as in fraud or default. Each row's gradients are averaged over the messages it was
+in before anything else: noise that is drawn anew for each of them averages out.
 """
 
 from __future__ import annotations
@@ -29,20 +30,33 @@ def norm_scores(observed: Observed) -> tuple[Tensor, Tensor]:
 
 
 def direction_scores(observed: Observed) -> tuple[Tensor, Tensor]:
-    """Rows, and how far their gradients point the way that fewer of their batch do: two classes pull apart."""
+    """Rows, and how far their gradients point one way: two classes pull apart. The fewer rows point up."""
+    rows, means = _means(observed, _scaled)
+    along = means @ torch.linalg.svd(means, full_matrices=False).Vh[0]
+    return rows, -along if (along > 0).double().mean() > 0.5 else along
 
-    def of_batch(gradients: Tensor) -> Tensor:
-        directions = _directions(gradients)
-        along: Tensor = directions @ torch.linalg.svd(directions, full_matrices=False).Vh[0]
-        return -along if (along > 0).double().mean() > 0.5 else along
 
-    return _means(observed, of_batch)
+def cosines(observed: Observed, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows, and how alike their gradients are to those of rows known to be of the second class."""
+    rows, means = _means(observed, _scaled)
+    towards = _directions(means[torch.isin(rows, known)]).sum(dim=0)
+    return rows, _directions(means) @ towards
 
 
 def clusters(observed: Observed, classes: int) -> tuple[Tensor, Tensor]:
-    """Rows, and the cluster of each by the mean direction of its gradients."""
-    rows, directions = _means(observed, _directions)
-    return rows, cluster(directions, classes)
+    """Rows, and the cluster of each by the direction of its mean gradient.
+
+    Among as many main directions as there are classes: the rest is noise.
+    """
+    rows, means = _means(observed, _scaled)
+    main = torch.linalg.svd(means, full_matrices=False).Vh[:classes]
+    return rows, cluster(_directions(means @ main.T), classes)
+
+
+def _scaled(gradients: Tensor) -> Tensor:
+    """In units of their batch, in which a row of median length has 1: they shrink as training goes on."""
+    scaled: Tensor = gradients / gradients.norm(dim=1).median().clamp(min=torch.finfo(torch.float32).tiny)
+    return scaled
 
 
 def _directions(gradients: Tensor) -> Tensor:

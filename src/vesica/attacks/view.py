@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -60,20 +60,40 @@ class View:
             here = seen.rows != ELSEWHERE
             yield seen.rows[here], seen.message.tensor[here]
 
-    def latest(self, kind: str, *, sender: str) -> tuple[Tensor, Tensor]:
-        """Of each row the last value that was seen, by rising numbers: (rows,) and (rows, dim)."""
-        known, rows, values = torch.empty(0, dtype=torch.int64), [], []
-        for seen in reversed(self._of((kind,), sender)):
+    def by_times(self, kind: str, *, sender: str) -> dict[int, tuple[Tensor, Tensor]]:
+        """Of rows that were shown so many times the numbers, rising, and all that one can use of what was shown.
+
+        That is the first, a middle and the last value side by side, (rows, numbers): an encoder that learns forgets.
+        """
+        about = [seen.rows[seen.rows != ELSEWHERE] for seen in self._of((kind,), sender) if seen.rows is not None]
+        if not about:
+            return {}
+        rows, times = torch.cat(about).unique(return_counts=True)
+        found = {}
+        for count in times.unique().tolist():
+            of_count = rows[times == count]
+            moments = sorted({1, (count + 1) // 2, count})
+            found[count] = of_count, torch.cat(self._at(of_count, moments, kind, sender), dim=1)
+        return found
+
+    def _at(self, rows: Tensor, moments: Sequence[int], kind: str, sender: str) -> list[Tensor]:
+        """The values of some rows when they were shown for the first time, the second, as asked."""
+        place = torch.full((int(rows.max()) + 1,), ELSEWHERE)
+        place[rows] = torch.arange(len(rows))
+        times = torch.zeros(len(rows), dtype=torch.int64)
+        values: dict[int, Tensor] = {}
+        for seen in self._of((kind,), sender):
             assert seen.rows is not None
-            new = ~torch.isin(seen.rows, known) & (seen.rows != ELSEWHERE)
-            if new.any():
-                rows.append(seen.rows[new])
-                values.append(seen.message.tensor[new].flatten(1))
-                known = torch.cat([known, rows[-1]])
-        if not rows:
-            return known, torch.empty(0, 0)
-        order = known.argsort()
-        return known[order], torch.cat(values)[order]
+            mine = (seen.rows != ELSEWHERE) & (seen.rows < len(place))
+            mine[mine.clone()] = place[seen.rows[mine]] != ELSEWHERE
+            here = place[seen.rows[mine]]
+            times[here] += 1
+            for moment in moments:
+                now = times[here] == moment
+                if now.any():
+                    given = seen.message.tensor[mine][now].flatten(1).float()
+                    values.setdefault(moment, given.new_zeros(len(rows), given.shape[1]))[here[now]] = given
+        return [values[moment] for moment in moments]
 
     def _of(self, kinds: Collection[str], sender: str | None) -> list[Seen]:
         return [

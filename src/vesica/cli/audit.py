@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from vesica.attacks.completion import Style
     from vesica.experiment.audit import Audit
 
 
@@ -18,7 +19,10 @@ def audit(
     attack: Annotated[
         list[str] | None, typer.Option(help="gradients, completion, columns or membership [default: all]")
     ] = None,
-    completion: Annotated[str, typer.Option(help="style of model completion: plain, mixmatch or both")] = "plain",
+    completion: Annotated[
+        list[str] | None,
+        typer.Option(help="style of model completion: frozen, plain or mixmatch [default: the first two]"),
+    ] = None,
     shadows: Annotated[
         int, typer.Option(min=0, help="membership by so many shadow federations, trained here; 0: by the loss alone")
     ] = 0,
@@ -34,20 +38,30 @@ def audit(
     report: Annotated[Path | None, typer.Option(help="write it to this HTML file")] = None,
 ) -> None:
     """Say what each party of a run received and could infer, and what is proven."""
-    from vesica.attacks.completion import Style
     from vesica.cli.commands import data_folder, deliver, refuse_unwritable
     from vesica.cli.display import announce, watch
     from vesica.errors import InputError
     from vesica.experiment.again import remake_federation, remake_method
-    from vesica.experiment.audit import ATTACKS, Shadows, by_shadows
+    from vesica.experiment.audit import ATTACKS, STYLES, Shadows, by_shadows, check_choice
     from vesica.experiment.audit import audit as run_audit
     from vesica.report.audit_page import write_audit, write_sweep
 
     refuse_unwritable(json_file, report=report)
-    styles = get_args(Style) if completion == "both" else (completion,)
+    styles: Any = tuple(completion or STYLES)
+    check_choice(attack or (), styles)
+    if shadows == 1 or (shadows and sweep is not None):
+        raise InputError("--shadows takes 2 federations or more, and no --sweep: audit each run of a sweep by itself")
     if sweep is not None:
         lines = run_sweep(
-            folder, sweep, out, data_folder(data_dir), known=known, attacks=attack or ATTACKS, seed=seed, kept=json_file
+            folder,
+            sweep,
+            out,
+            data_folder(data_dir),
+            known=known,
+            attacks=attack or ATTACKS,
+            styles=styles,
+            seed=seed,
+            kept=json_file,
         )
         if json_file == "-":
             deliver(lines, json_file, one=False)
@@ -79,6 +93,7 @@ def run_sweep(
     *,
     known: int,
     attacks: Collection[str],
+    styles: Sequence[Style],
     seed: int,
     kept: str | None,
 ) -> list[dict[str, Any]]:
@@ -92,7 +107,7 @@ def run_sweep(
     if not equals or out is None:
         raise InputError("write --sweep FIELD=VALUE,VALUE and give its runs a folder with --out")
     wanted = [value.strip() for value in values.split(",") if value.strip()]
-    options: dict[str, Any] = {"data_dir": data_dir, "known": known, "attacks": attacks, "seed": seed}
+    options: dict[str, Any] = {"data_dir": data_dir, "known": known, "attacks": attacks, "styles": styles, "seed": seed}
     lines: list[dict[str, Any]] = []
     with watch() as progress:
         for value, found in sweep(folder, field, wanted, out=out, progress=progress, begin=announce, **options):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from vesica.data.federation import Federation
-from vesica.data.rows import split_rows
 from vesica.data.scenario import make_federation
 from vesica.errors import InputError, RunFolderError
+from vesica.experiment.fit import sort_out
 from vesica.experiment.folder import read_json
 from vesica.methods import Method, read_method
 
@@ -28,6 +28,7 @@ def remake_federation(folder: Path, *, data_dir: Path | None = None) -> Federati
         raise InputError(
             f"the run in {folder} was not made from a data set or a federation.toml: it cannot be run again from here"
         )
-    if split_rows(federation).fingerprint != run["fingerprints"]["rows"]:
+    split, _ = sort_out(remake_method(folder), federation, limited=False)
+    if split.fingerprint != run["fingerprints"]["rows"]:
         raise RunFolderError(f"{folder} is of other rows than its data set or federation.toml has now: run it anew")
     return federation

@@ -228,7 +228,7 @@ def run_case(
 def audited(case: Case, folder: Path, federation: Federation, *, progress: Progress) -> list[dict[str, Any]]:
     """The findings of an audit."""
     first, *others = case.known
-    styles: tuple[Style, ...] = ("plain", "mixmatch")
+    styles: tuple[Style, ...] = ("frozen", "plain", "mixmatch")
     found = audit(folder, known=first, attacks=case.audit, styles=styles, seed=case.seed)
     for known in others:  # what needs none known is the same
         needing = [attack for attack in case.audit if attack in ("completion", "columns")]

@@ -34,6 +34,21 @@ def mean_recall(clusters: Tensor, labels: Tensor) -> float:
     return float(shares[linear_sum_assignment(shares, maximize=True)].sum() / shares.shape[1])
 
 
+def majority_classes(clusters: Tensor, labels: Tensor) -> Tensor:
+    """Each row's cluster by the class that most of it is of."""
+    classes: Tensor = labels.unique()[_contingency(clusters, labels).argmax(dim=1).to(labels.device)]
+    return classes[clusters]
+
+
+def matched_classes(clusters: Tensor, labels: Tensor) -> Tensor:
+    """Each row's cluster by the class matched to it, one to one, as `mean_recall` does; -1 where there is none."""
+    table = _contingency(clusters, labels)
+    matched = torch.full((len(table),), -1, dtype=labels.dtype, device=labels.device)
+    rows, columns = linear_sum_assignment((table / table.sum(dim=0)).numpy(), maximize=True)
+    matched[torch.from_numpy(rows)] = labels.unique()[torch.from_numpy(columns)]
+    return matched[clusters]
+
+
 def _contingency(clusters: Tensor, labels: Tensor) -> Tensor:
     """How many rows of each class (a column each, of those that occur) are in each cluster."""
     classes, columns = labels.cpu().unique(return_inverse=True)

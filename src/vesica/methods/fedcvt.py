@@ -189,7 +189,7 @@ def take_encoder(me: Party, width: int) -> None:
 
 def receive_batch(me: Host, batch: Tensor, *, own: Tensor, view: View, reference: Tensor) -> tuple[Batch, list[Tensor]]:
     """A batch, with the host's part of its `own` rows where it has features; and the guests' parts of it, as leaves."""
-    rows = me.rows.train[batch]
+    rows = me.about(me.rows.train[batch], and_others=True)
     parts, known = [], []
     if me.encoder is not None:
         drawn = own[len(rows) :]

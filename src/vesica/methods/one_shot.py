@@ -287,6 +287,7 @@ class FewShot(OneShot):
         led = self.lead(me)
         self.classify(me, led.joint, led.parts, labels=led.labels, step="classifier")
         me.milestone("one-shot")
+        me.about(me.rows.labelled[:0], and_others=True)
         unaligned = {
             name: link.receive("unaligned-representations", shape=(None, me.dims[name]), finite=True).tensor
             for name, link in me.guests.items()

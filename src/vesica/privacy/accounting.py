@@ -57,8 +57,17 @@ Accountant = Callable[[Iterable[Mechanism], float], float]  # mechanisms and del
 
 
 def rdp_epsilon(mechanisms: Iterable[Mechanism], delta: float) -> float:
-    """Rényi accounting with today's conversion; neighbours are a record apart (one more or one less)."""
-    return _epsilon(_dp_accounting("rdp").RdpAccountant(), mechanisms, delta)
+    """Rényi accounting with today's conversion; neighbours are a record apart (one more or one less).
+
+    Orders and conversion are dp-accounting's. The divergences are ours: its series of them often does not converge at
+    the low orders, which it then leaves out, so that more noise could cost more.
+    """
+    _check_delta(delta)
+    rdp = _dp_accounting("rdp").rdp_privacy_accountant
+    orders = np.array(rdp.DEFAULT_RDP_ORDERS, dtype=np.float64)
+    spent = _spent(mechanisms, orders)
+    with _quietly():
+        return float(rdp.compute_epsilon(orders, spent, delta)[0]) if spent.any() else 0.0
 
 
 def pld_epsilon(mechanisms: Iterable[Mechanism], delta: float, *, grid: float | None = None) -> float:
@@ -76,9 +85,7 @@ def papers_epsilon(mechanisms: Iterable[Mechanism], delta: float) -> float:
     """FedOnce's accountant: Rényi divergences at its orders, and the loose conversion of Mironov 2017."""
     _check_delta(delta)
     orders = np.array(PAPERS_ORDERS, dtype=np.float64)
-    spent = np.zeros(len(orders))
-    for (noise, sampling), steps in _together(mechanisms).items():
-        spent += steps * _divergences(noise, sampling, orders)
+    spent = _spent(mechanisms, orders)
     return float((spent - math.log(delta) / (orders - 1)).min()) if spent.any() else 0.0
 
 
@@ -173,9 +180,17 @@ def _epsilon(accountant: Any, mechanisms: Iterable[Mechanism], delta: float) -> 
         return float(accountant.get_epsilon(delta))
 
 
+def _spent(mechanisms: Iterable[Mechanism], orders: Orders) -> Orders:
+    """The Rényi divergences of all of them together."""
+    spent = np.zeros(len(orders))
+    for (noise, sampling), steps in _together(mechanisms).items():
+        spent += steps * _divergences(noise, sampling, orders)
+    return spent
+
+
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without a warning for every order that dp-accounting leaves out: the price is sound with fewer of them."""
+    """Without what dp-accounting has to say of orders that are no use."""
     log = logging.getLogger("absl")
     before = log.level
     log.setLevel(logging.ERROR)

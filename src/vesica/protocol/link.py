@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +19,8 @@ from vesica.protocol.budget import Meter
 from vesica.protocol.journal import Journal
 from vesica.protocol.ledger import Ledger
 from vesica.protocol.message import Message, Scalar, Wire, decode, encode, payload_bytes
+
+ANOTHERS = -1  # in place of a position in a party's own table
 
 
 class Transport(Protocol):
@@ -69,7 +72,8 @@ class Conversation:
     privacy: Spent | None = None  # what the messages cost, where a mechanism guarantees it
     meet: Meet = alone  # where parties of one process come together to train
     wait: float | None = None  # how many seconds a host gives its guests, where it can do without; None: for ever
-    rows: Tensor | None = None  # of the party's own table, that its messages are about now
+    rows: Tensor | None = None  # of the party's own table, that its messages are about now,
+    and_others: bool = False  # and behind them rows that are another's
     stop_at_bytes: int | None = None  # end-to-end training ends before it takes more; None: no limit
 
     def note(self, value: float) -> None:
@@ -169,10 +173,13 @@ class Link:
     def _note_rows(self, sequence: int, tensors: Mapping[str, Tensor], *, sent: bool) -> None:
         """For who audits the run: which rows the values of a message belong to, one each."""
         journal, rows = self._talk.journal, self._talk.rows
-        if journal.keeps_messages and rows is not None and len(tensors) == 1:
-            (values,) = tensors.values()
-            if values.dim() and len(values) == len(rows):
-                journal.record_rows(self.peer, sequence, rows.cpu().numpy(), sent=sent)
+        if not journal.keeps_messages or rows is None or len(tensors) != 1:
+            return
+        (values,) = tensors.values()
+        more = len(values) - len(rows) if values.dim() else -1
+        if more == 0 or (more > 0 and self._talk.and_others):
+            positions = np.pad(rows.cpu().numpy(), (0, more), constant_values=ANOTHERS)
+            journal.record_rows(self.peer, sequence, positions, sent=sent)
 
     def _take(self, kind: str, *, within: float | None) -> memoryview:
         """The next frame of the peer, from an earlier life of this run or from the wire."""

@@ -94,9 +94,12 @@ class Party:
         self.encoder_spec = spec
         self.encoder = spec.build().to(self.device)
 
-    def about(self, rows: Tensor) -> Tensor:
-        """Say, before messages with a value each for these own rows, that they are about them; the same rows."""
-        self.conversation.rows = rows
+    def about(self, rows: Tensor, *, and_others: bool = False) -> Tensor:
+        """Say, before messages with a value each for these own rows, that they are about them; the same rows.
+
+        Where a message has more values, `and_others` says that these are of rows which another party has.
+        """
+        self.conversation.rows, self.conversation.and_others = rows, and_others
         return rows
 
     def encode(self, rows: Tensor) -> Tensor:

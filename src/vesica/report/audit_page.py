@@ -102,7 +102,7 @@ def _worst(found: Sequence[Finding], parties: Sequence[str]) -> str:
     count = f"{len(told)} of {plural(len(found), 'finding')}"
     if not told:
         return (
-            '<p class="worst">No attack that was tried got further than knowing nothing, by its 95 % interval.</p>'
+            '<p class="worst">No attack that was tried got further than knowing nothing does by chance.</p>'
             f"<p>The nearest: {sentence(found[0], parties)}</p>"
         )
     worst = told[0]
@@ -112,7 +112,7 @@ def _worst(found: Sequence[Finding], parties: Sequence[str]) -> str:
     return (
         f'<p class="worst">{sentence(worst, parties)}</p>{bar(worst)}'
         f"<p>How: {escape(worst.attack)}. Needed: {escape(worst.needs)}. 95 % interval: {interval(worst)}.{without} "
-        f"In all, {count} lie above knowing nothing with the whole of their interval.</p>{warning}"
+        f"In all, {count} are more than knowing nothing gives by chance.</p>{warning}"
     )
 
 
@@ -132,7 +132,7 @@ def _measured(found: Sequence[Finding]) -> str:
     if not found:
         return "<p>Nothing.</p>"
     caption = "What was learned most first. Bar: from knowing nothing (left) to knowing everything (right), "
-    caption += "grey where the interval reaches down to nothing; line in it: the 95 % interval"
+    caption += "grey where it may be chance; line in it: the 95 % interval"
     home, bound = any(each.at_home is not None for each in found), any(each.bound is not None for each in found)
     caption += "; blue: the same attack without this run" if home else ""
     caption += "; green: the most that the guarantee allows" if bound else ""

@@ -44,6 +44,7 @@ class Finding:
     at_home: float | None
     bound: float | None
     detail: str
+    told_apart: bool  # from knowing nothing
     pictures: Sequence[Sequence[str]]  # as they are, and as guessed: PNG in base64
 
     def place(self, value: float) -> float:
@@ -55,9 +56,10 @@ class Finding:
         return self.place(self.value)
 
     @property
-    def told_apart(self) -> bool:
-        """From knowing nothing, by the whole of its interval."""
-        return self.low > self.nothing
+    def beyond(self) -> float:
+        """How much was learned that the same attack does not give without the run."""
+        base = max(self.nothing, self.at_home or 0.0)
+        return (self.value - base) / (1 - base) if base < 1 else 0.0
 
     @property
     def beyond_its_bound(self) -> bool:
@@ -84,7 +86,7 @@ def _all_have(entries: Sequence[Any], fields: Mapping[str, type]) -> bool:
 def findings(audit: Mapping[str, Any]) -> list[Finding]:
     """Those with a figure, what was learned most first."""
     figured = (_finding(each) for each in audit["findings"])
-    return sorted((each for each in figured if each is not None), key=lambda finding: -finding.learned)
+    return sorted((each for each in figured if each is not None), key=lambda finding: -finding.beyond)
 
 
 def without_figure(audit: Mapping[str, Any]) -> list[str]:
@@ -106,6 +108,7 @@ def _finding(found: Mapping[str, Any]) -> Finding | None:
         at_home=number(found, "at_home"),
         bound=number(found, "bound"),
         detail=str(found.get("detail") or ""),
+        told_apart=bool(found.get("told_apart")),
         pictures=found.get("pictures") or (),
     )
 

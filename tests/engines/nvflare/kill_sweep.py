@@ -1,83 +1,182 @@
-"""By hand: kill -9 of the host or a guest over NVFlare, again and again, then the same command: the same models.
+"""By hand: kill -9 of the host or a guest over NVFlare at every message, and in training; then the same command again.
 
-    python tests/engines/nvflare/kill_sweep.py [KILLS]
+    python tests/engines/nvflare/kill_sweep.py FOLDER [METHOD ...]
 
-Each round starts a server and two clients, kills one of them at a random moment, starts it again with the same command,
-and compares every party's model and ledger with those of a run that nobody killed.
+Prints how often each thing happens in a run that nobody kills, a JSON line a kill, and a last one that sums them up.
+Every party is a process of its own, with mutual TLS between them, killed with SIGKILL from within, so that nothing of
+it is left but what it had written. What the parties keep must be, byte for byte, what they keep of the run that nobody
+killed.
 """
 
 from __future__ import annotations
 
-import random
-import subprocess
+import hashlib
+import json
+import os
+import shutil
+import signal
 import sys
-import tempfile
 import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from engines.nvflare.organisations import Processes, command, prepare_all
+import torch
+from nvflare.fuel.f3.streaming import stream_utils
 
-PARTIES = ("bank", "shop", "clinic")
-METHODS = {
-    "split-nn": ("--set", "epochs=60"),
-    "one-shot": ("--set", "guest_steps=3000", "--set", "host_epochs=3"),
+import vesica.engines.nvflare.mailbox as mailbox
+import vesica.learning.semi_supervised as semi_supervised
+from engines.nvflare.moments import RECORD, STEP, WHAT, Moments, arm
+from engines.nvflare.organisations import prepare_all
+from federations import small_federation
+from vesica.cli import main as command
+from vesica.engines.nvflare import process as process  # imported once, here, and not in every party's process
+from vesica.experiment import fit
+from vesica.methods.split_nn import SplitNN
+
+LIMIT = 180.0  # seconds that a run may take
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A method's settings, who takes part, and by what each of them is killed."""
+
+    settings: Sequence[str]
+    guests: Sequence[str]
+    what: Sequence[str]
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        return ("bank", *self.guests)
+
+
+SCENES = {
+    "one-shot": Scene(("guest_steps=40", "host_epochs=3"), ("shop", "clinic"), WHAT),
+    "split-nn": Scene(("epochs=3", "batch_size=32"), ("shop",), (RECORD, STEP)),
 }
-LIMIT = 240
 
 
-def run(parties: Path, method: str, label: str, *, victim: str | None, at: float) -> list[str]:
-    """A run from start to end, in which `victim` is killed once, a while after the parties have met."""
-    arguments = (method, *METHODS[method], "--seed", 1, "--run", label, "--liveness", 60)
-    with Processes() as processes:
-        started = {name: processes.start(*command("start", parties / name, *arguments)) for name in PARTIES}
-        if victim is not None:
-            wait_until_met(parties, label, started["bank"])
-            time.sleep(at)
-            alive = started[victim].poll() is None
-            processes.kill(started[victim])
-            started[victim] = processes.start(*command("start", parties / victim, *arguments))
-            if not alive:
-                return ["too late: it had ended"]
-        for process in started.values():
-            process.wait(timeout=LIMIT)
-        return [f"{name}: exit {process.returncode}" for name, process in started.items() if process.returncode]
+@dataclass
+class Run:
+    """A process a party, each in its folder; who is killed is started again with the same command."""
+
+    folders: Mapping[str, Path]
+    arguments: Sequence[str]
+    lives: dict[str, int] = field(default_factory=dict)
+    codes: dict[str, int] = field(default_factory=dict)
+    killed: int = 0
+
+    def to_its_end(self, moments: Mapping[str, Moments]) -> None:
+        end = time.monotonic() + LIMIT
+        try:
+            for name in self.folders:
+                self.start(name, moments.get(name, Moments()))
+            while self.lives and time.monotonic() < end:
+                time.sleep(0.02)
+                for name in list(self.lives):
+                    self.look_after(name)
+        finally:
+            for name, life in self.lives.items():
+                os.kill(life, signal.SIGKILL)
+                self.codes[name] = os.waitstatus_to_exitcode(os.waitpid(life, 0)[1])
+
+    def start(self, name: str, moments: Moments) -> None:
+        self.lives[name] = os.fork()
+        if self.lives[name] == 0:
+            live(self.folders[name], self.arguments, moments)
+
+    def look_after(self, name: str) -> None:
+        life, status = os.waitpid(self.lives[name], os.WNOHANG)
+        code = os.waitstatus_to_exitcode(status)
+        if life and code == -signal.SIGKILL:
+            self.killed += 1
+            self.start(name, Moments())
+        elif life:
+            del self.lives[name]
+            self.codes[name] = code
 
 
-def wait_until_met(parties: Path, label: str, bank: subprocess.Popen[str]) -> None:
-    """Until something of every guest is in the host's journal."""
-    journal = parties / "bank" / "runs" / label / "bank" / "journal"
-    end = time.monotonic() + LIMIT
-    while sum(path.stat().st_size for path in journal.glob("segment-*")) < 6000:
-        assert bank.poll() is None, "the host ended too early"
-        assert time.monotonic() < end, "they never met"
-        time.sleep(0.02)
+def live(folder: Path, arguments: Sequence[str], moments: Moments) -> None:
+    """`vesica nvflare start`, to the end of this process."""
+    code: Any = 1
+    try:
+        with (folder / "said.txt").open("ab") as said:
+            os.dup2(said.fileno(), 1)
+            os.dup2(said.fileno(), 2)
+        stream_utils.sid_base = time.time_ns() // 1000  # where NVFlare begins to count in each process that imports it
+        arm(moments)
+        sys.argv = ["vesica", "nvflare", "start", str(folder), *arguments]
+        command()
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os._exit(code or 0)
 
 
-def kept(parties: Path, label: str) -> dict[str, tuple[bytes, bytes]]:
-    """Every party's model and ledger."""
-    folders = {name: parties / name / "runs" / label / name for name in PARTIES}
-    return {n: ((f / "model.safetensors").read_bytes(), (f / "ledger.jsonl").read_bytes()) for n, f in folders.items()}
+def outcome(folders: Mapping[str, Path]) -> dict[str, str]:
+    """Every file that a finished run leaves, by its digest; the seconds it took may differ. The files go."""
+    found = {}
+    for name, folder in folders.items():
+        for path in sorted((folder / "runs").rglob("*")):
+            if path.is_file():
+                content = path.read_bytes()
+                if path.name == "result.json":
+                    content = json.dumps({**json.loads(content), "seconds": 0}).encode()
+                found[f"{name}/{path.relative_to(folder)}"] = hashlib.sha256(content).hexdigest()
+        shutil.rmtree(folder / "runs")
+    return found
 
 
-def main(kills: int) -> int:
-    draw, wrong = random.Random(0), 0
-    with tempfile.TemporaryDirectory() as scratch:
-        parties = prepare_all(Path(scratch))
-        for method in METHODS:
-            assert run(parties, method, f"{method}-whole", victim=None, at=0) == []
-            whole = kept(parties, f"{method}-whole")
-            for number in range(kills):
-                victim, at, label = PARTIES[number % 3], draw.uniform(0, 4), f"{method}-{number}"
-                faults = run(parties, method, label, victim=victim, at=at)
-                if not faults and kept(parties, label) != whole:
-                    faults = ["another model or ledger"]
-                wrong += bool(faults)
-                print(f"{method}: '{victim}' killed {at:.2f} s after they met: {faults or 'bit-identical'}", flush=True)
-    print(f"{2 * kills} kills, {wrong} that did not end as the run that nobody killed")
+def every(what: str, calls: int) -> Sequence[int]:
+    """Every moment, or three that are spread over local training."""
+    return (calls // 4, calls // 2, calls * 3 // 4) if what == STEP else range(1, calls + 1)
+
+
+def sweep(root: Path, method: str) -> list[dict[str, Any]]:
+    """A run that nobody kills, then one for every moment at which a party can be killed in it."""
+    scene, lines = SCENES[method], []
+    settings = [word for setting in scene.settings for word in ("--set", setting)]
+    arguments = [method, *settings, "--seed", "1", "--liveness", "60"]
+    root.mkdir(parents=True)
+    prepared = prepare_all(root, guests=scene.guests)
+    folders = {name: prepared / name for name in scene.parties}
+    counted = {name: Moments() for name in folders}
+    whole = Run(folders, arguments)
+    whole.to_its_end(counted)
+    assert set(whole.codes.values()) == {0}, whole.codes
+    expected, calls = outcome(folders), {name: counted[name].seen for name in folders}
+    print(json.dumps({"method": method, "calls": calls, "files": len(expected)}), flush=True)
+    for victim, what in product(folders, scene.what):
+        for moment in every(what, calls[victim][what]):
+            began, run = time.monotonic(), Run(folders, arguments)
+            run.to_its_end({victim: Moments({what: moment})})
+            line = {"method": method, "victim": victim, "what": what, "moment": moment, "killed": run.killed}
+            line |= {"codes": run.codes, "seconds": round(time.monotonic() - began, 1)}
+            line["same"] = outcome(folders) == expected
+            lines.append(line)
+            print(json.dumps(line), flush=True)
+    return lines
+
+
+def main(root: Path, methods: Sequence[str]) -> int:
+    semi_supervised.LOOK_EVERY = 10  # so that even a short training has several checkpoints
+    mailbox.SLOWEST_ANSWER = 4.0  # a call to a party that is killed before it answers takes so long
+    torch.set_num_threads(1)
+    fit(SplitNN(epochs=1), small_federation(rows=60))  # what torch imports on first use is imported once, here
+    lines = [line for method in methods for line in sweep(root / method, method)]
+    wrong = [line for line in lines if line["killed"] != 1 or any(line["codes"].values()) or not line["same"]]
+    kills = sum(line["killed"] for line in lines)
+    print(json.dumps({"runs": len(lines), "kills": kills, "same": len(lines) - len(wrong), "wrong": wrong}))
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 6))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:] or list(SCENES)))

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
 from federations import quick, small_federation
+from vesica.attacks.completion import Completion
+from vesica.attacks.inversion import Inversion
 from vesica.attacks.membership import bound
 from vesica.data import Federation, Overlap, PartyData, Table, TestRows
 from vesica.errors import InputError, RunFolderError
@@ -37,7 +42,7 @@ def test_one_shot_without_defence_gives_the_labels_away_and_that_is_said_first(l
     (purity,) = found(audited, "shop1", "k-means", "purity")
     assert purity.measured.value == 1.0
     assert purity.measured.told_apart
-    assert audited.findings[0].measured.beyond_nothing == 1.0
+    assert audited.findings[0].beyond == 1.0
     assert "gradients" in audited.findings[0].attack
     assert audited.guarantees == []
 
@@ -77,6 +82,62 @@ def test_label_privacy_lowers_what_is_found_and_is_named_as_proven(leaky: Path, 
     (recall,) = found(audited, "k-means", "recall")
     assert recall.measured.value < 0.8  # of 120 labels 62 % are kept
     assert audited.guarantees[0].startswith("Differential privacy with epsilon 0.500 and delta 0; neighbours differ in")
+    assert "is right with probability 0.622" in recall.detail
+    (rate,) = found(audit(tmp_path / "run", attacks=["membership"]), "AUC")
+    assert rate.bound is None  # no guarantee for records
+
+
+def test_a_private_run_can_be_swept_and_no_other_run_is_taken_for_it(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    federation = Federation.from_toml(tmp_path / "federation.toml")
+    fit(replace(ONE_SHOT, label_epsilon=1.0), federation, out=tmp_path / "run", keep_messages=True)
+    values = ["none", "1"]
+    options = {"out": tmp_path / "swept", "attacks": ["gradients"]}
+    first = [audited.to_json() for _, audited in sweep(tmp_path / "run", "label_epsilon", values, **options)]
+    again = [audited.to_json() for _, audited in sweep(tmp_path / "run", "label_epsilon", values, **options)]
+    assert again == first
+    fit(replace(ONE_SHOT, label_epsilon=1.0), federation, seed=5, out=tmp_path / "other", keep_messages=True)
+    with pytest.raises(RunFolderError, match="label_epsilon-none holds another run: give the sweep another folder"):
+        next(sweep(tmp_path / "other", "label_epsilon", values, **options))
+
+
+def test_model_completion_is_scored_on_other_rows_and_beside_what_one_has_at_home(
+    leaky: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guess that knows the known rows and nothing else is worth nothing; the home's encoder is not the run's."""
+    seen: list[tuple[object, Tensor]] = []
+
+    def guess(
+        self: Completion, encoder: nn.Module, inputs: Tensor, *, known: Tensor, labels: Tensor, **_: object
+    ) -> Tensor:
+        seen.append((encoder, known))
+        chances = torch.full((len(inputs), 2), 0.5)
+        chances[known] = torch.nn.functional.one_hot(labels, 2).float()
+        return chances
+
+    monkeypatch.setattr(Completion, "guess", guess)
+    (finding,) = found(audit(leaky, known=20, attacks=["completion"], styles=["plain"]), "completion")
+    assert finding.measured.value == 0.5
+    assert f"{120 + 90 - 20} common rows" in finding.secret
+    (of_run, known), (at_home, same) = seen[-1], seen[0]
+    assert of_run is not at_home
+    assert torch.equal(known, same)
+    assert finding.at_home is not None  # of the columns alone
+
+
+def test_columns_of_rows_that_are_not_known_are_scored(leaky: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def guess(self: Inversion, known: Tensor, inputs: Tensor, *, representations: Tensor, **_: object) -> Tensor:
+        asked.append(len(representations))
+        return inputs.float().mean(dim=0).expand(len(representations), -1)
+
+    monkeypatch.setattr(Inversion, "guess", guess)
+    often, once = sorted(found(audit(leaky, known=20, attacks=["columns"]), "bank", "inverse"), key=lambda f: f.secret)
+    assert sorted(asked) == [70, 100]
+    for finding in (often, once):
+        assert finding.measured.value == pytest.approx(0.0, abs=1e-6)
+        assert not finding.measured.told_apart
 
 
 def test_columns_that_are_sent_come_back_whole(tmp_path: Path) -> None:

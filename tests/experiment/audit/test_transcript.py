@@ -13,11 +13,14 @@ from vesica.attacks.view import View
 from vesica.errors import PartyError, RunFolderError
 from vesica.experiment import fit
 from vesica.experiment.audit.transcript import Transcript
-from vesica.methods import FedHSSL, FewShot, Method, SplitNN
+from vesica.methods import FedCVT, FedHSSL, FewShot, Method, SplitNN
 
 KEPT = ("one-shot", "split-nn", "fedbcd", "fedonce", "fedhssl", "fedlocalssl", "vflhlp", "pooled")
 METHODS: dict[str, Method] = {name: quick(name) for name in KEPT} | {
     "few-shot finetuned": FewShot(guest_steps=10, host_epochs=2, batch_size=16, finetune_iterations=4),
+    "fedcvt": FedCVT(epochs=2, batch_size=32, unaligned_batch_size=8),
+    # Exactly as many rows in a batch as are labelled: they must not be taken for these.
+    "fedcvt by chance": FedCVT(epochs=2, batch_size=32, unaligned_batch_size=8, joint_threshold=0.9),
     "fedhssl late": FedHSSL(pretrain_epochs=3, batch_size=16, width=4, finetune_epochs=1, exchange="late"),
 }
 

@@ -11,11 +11,11 @@ import torch
 
 from vesica.attacks.completion import Completion, Style
 from vesica.attacks.inversion import Inversion
-from vesica.attacks.view import View
+from vesica.attacks.view import ELSEWHERE, View
 from vesica.errors import InputError, nearest
 from vesica.experiment.audit.feature_attacks import reconstruct
 from vesica.experiment.audit.findings import Finding
-from vesica.experiment.audit.label_attacks import by_completion, from_gradients
+from vesica.experiment.audit.label_attacks import by_completion, by_cosine, from_gradients
 from vesica.experiment.audit.membership_attacks import by_threshold
 from vesica.experiment.audit.transcript import Transcript
 from vesica.privacy.spent import at_most
@@ -26,6 +26,7 @@ ATTACKS = {
     "columns": "Reconstruction of columns",
     "membership": "Membership inference",
 }
+STYLES: tuple[Style, ...] = ("frozen", "plain")
 KNOWN = 80  # rows known from elsewhere, as in the FedHSSL paper
 
 
@@ -37,7 +38,7 @@ class Got:
     sender: str
     kind: str
     messages: int
-    rows: int  # the different rows that these are about
+    rows: int  # the different rows that these are about; of rows that not all have, the most in one message
     numbers: int
     bytes: int
 
@@ -70,7 +71,7 @@ class Audit:
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    return sorted(findings, key=lambda finding: -finding.measured.beyond_nothing)
+    return sorted(findings, key=lambda finding: -finding.beyond)
 
 
 def audit(
@@ -78,19 +79,22 @@ def audit(
     *,
     known: int = KNOWN,
     attacks: Collection[str] = ATTACKS,
-    styles: Sequence[Style] = ("plain",),
+    styles: Sequence[Style] = STYLES,
     seed: int = 0,
     begin: Callable[[str], None] = lambda attack: None,
 ) -> Audit:
     """Run the attacks that the kept messages of a finished run allow; `begin` is told whose."""
     if known < 3:
         raise InputError(f"known is {known}: give the number of rows known from elsewhere, 3 or more")
-    for attack in attacks:
-        if attack not in ATTACKS:
-            raise InputError(f"there is no attack '{attack}'{nearest(attack, ATTACKS)}")
+    check_choice(attacks, styles)
     run = Transcript.open(Path(folder))
-    tried = attacks_on(run, attacks, known=known, styles=styles, seed=seed, begin=begin)
-    findings = [finding for attack in tried for finding in attack]
+    findings: list[Finding] = []
+    refused: list[str] = []
+    for guesses in attacks_on(run, attacks, known=known, styles=styles, seed=seed, begin=begin):
+        try:
+            findings += guesses
+        except InputError as error:  # one that cannot be run here does not keep the others from it
+            refused.append(f"One attack could not be run: {error}.")
     return Audit(
         run.result,
         run.parties,
@@ -98,8 +102,20 @@ def audit(
         ranked(findings),
         guarantees(run),
         list(run.result.get("statements", [])),
-        [*not_tried(run), *(f"{ATTACKS[left]} was not asked for." for left in ATTACKS if left not in attacks)],
+        [
+            *not_tried(run),
+            *refused,
+            *(f"{ATTACKS[left]} was not asked for." for left in ATTACKS if left not in attacks),
+        ],
     )
+
+
+def check_choice(attacks: Collection[str], styles: Collection[Style]) -> None:
+    for attack in attacks:
+        if attack not in ATTACKS:
+            raise InputError(f"there is no attack '{attack}'{nearest(attack, ATTACKS)}")
+    for style in styles:
+        Completion(style)
 
 
 def attacks_on(
@@ -115,6 +131,7 @@ def attacks_on(
         begin(f"what '{view.party}' can infer")
         if "gradients" in attacks and view.party != run.host:
             yield from_gradients(run, view, seed=seed)
+            yield by_cosine(run, view, known=known, seed=seed)
         for style in styles if "completion" in attacks and view.party != run.host else ():
             yield by_completion(run, view, Completion(style), known=known, seed=seed)
         if "columns" in attacks:
@@ -129,17 +146,23 @@ def received(view: View) -> Iterator[Got]:
     for sender, kind in kinds:
         some = [seen for seen in view.received if (seen.sender, seen.kind) == (sender, kind)]
         rows = [seen.rows for seen in some if seen.rows is not None]
+        alone = max((int((each == ELSEWHERE).sum()) for each in rows), default=0)
         yield Got(
             view.party,
             sender,
             kind,
             messages=len(some),
-            rows=len(torch.cat(rows).unique()) if rows else 0,
+            rows=int((torch.cat(rows).unique() != ELSEWHERE).sum()) + alone if rows else 0,
             numbers=sum(seen.numbers for seen in some),
             bytes=sum(seen.bytes for seen in some),
         )
 
 
+NOT_ATTACKED = {
+    "weights": "tops of encoders, which tell about the rows they were trained on",
+    "unaligned-representations": "numbers of rows that not all parties have",
+    "bins": "in which bin of a column a row lies",
+}
 NEIGHBOURS = {
     "labels": "neighbours differ in one row's label",
     "columns": "neighbours differ in one person's columns at the guests, replaced by any others",
@@ -168,6 +191,9 @@ def not_tried(run: Transcript) -> list[str]:
         )
     if run.task.kind != "classification":
         said.append("Labels of a regression are not guessed, and membership is not inferred: no attack here does that.")
+    kinds = {seen.kind for view in run.views.values() for seen in view.received}
+    for kind in sorted(kinds & set(NOT_ATTACKED)):
+        said.append(f"'{kind}' crossed, {NOT_ATTACKED[kind]}: no attack here reads them.")
     if run.run["method"] == "vertical-trees":
         said.append("XGBoost's own messages are counted and not kept: no attack was run on them.")
     return said

@@ -22,6 +22,7 @@ FEWEST = 20  # rows
 RESAMPLES = 50
 NAMED = 5  # columns
 PICTURES = 8
+LEAST = 1e-3  # of a share that came back: below it is rounding
 
 
 def reconstruct(run: Transcript, view: View, inversion: Inversion, *, known: int, seed: int) -> Iterator[Finding]:
@@ -29,26 +30,26 @@ def reconstruct(run: Transcript, view: View, inversion: Inversion, *, known: int
     for sender in (party for party in run.present if party != view.party):
         preparation = run.models[sender].preparation
         for kind in () if preparation is None else SHOWN:
-            rows, shown = view.latest(kind, sender=sender)
-            if preparation is None or len(rows) < FEWEST:
-                continue
-            order = torch.from_numpy(np.random.default_rng([seed, 3]).permutation(len(rows)))
-            mine, others = order.tensor_split([min(known, len(rows) // 2)])
-            truth = run.inputs(sender)[rows]
-            torch.manual_seed(seed)
-            guess = inversion.guess(shown[mine], truth[mine], representations=shown[others], schema=preparation.schema)
-            measured, columns = came_back(guess, truth[others], truth[mine], preparation, seed=seed)
-            yield Finding(
-                view.party,
-                sender,
-                f"the columns of {len(others)} rows",
-                f"an inverse of the {kind} ({len(mine)} rows known)",
-                f"{len(mine)} of those rows in full, from elsewhere",
-                "share that came back",
-                measured,
-                detail="" if preparation.image is not None else most_of(columns),
-                pictures=() if preparation.image is None else pictures_of(truth[others], guess),
-            )
+            for times, (rows, shown) in view.by_times(kind, sender=sender).items():
+                if preparation is None or len(rows) < FEWEST:
+                    continue
+                order = torch.from_numpy(np.random.default_rng([seed, 3]).permutation(len(rows)))
+                mine, others = order.tensor_split([min(known, len(rows) // 2)])
+                truth, schema = run.inputs(sender)[rows], preparation.schema
+                torch.manual_seed(seed)
+                guess = inversion.guess(shown[mine], truth[mine], representations=shown[others], schema=schema)
+                measured, columns = came_back(guess, truth[others], truth[mine], preparation, seed=seed)
+                yield Finding(
+                    view.party,
+                    sender,
+                    f"the columns of {len(others)} rows, shown {'once' if times == 1 else f'{times} times'},",
+                    f"an inverse of the {kind} ({len(mine)} rows known)",
+                    f"{len(mine)} of those rows in full, from elsewhere",
+                    "share that came back",
+                    measured,
+                    detail="" if preparation.image is not None else most_of(columns),
+                    pictures=() if preparation.image is None else pictures_of(truth[others], guess),
+                )
 
 
 def came_back(
@@ -64,7 +65,8 @@ def came_back(
     drawn = [torch.from_numpy(random.integers(len(truth), size=len(truth))) for _ in range(RESAMPLES)]
     low, high = np.quantile([np.mean(list(of(rows).values())) for rows in drawn], [0.025, 0.975])
     columns = of(torch.arange(len(truth)))
-    return Measured(float(np.mean(list(columns.values()))), float(low), float(high), 0.0), columns
+    share = float(np.mean(list(columns.values())))
+    return Measured(share, float(low), float(high), 0.0, bool(low > LEAST)), columns
 
 
 def pictures_of(truth: Tensor, guess: Tensor) -> tuple[tuple[str, str], ...]:

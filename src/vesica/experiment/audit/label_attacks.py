@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vesica.attacks.completion import Completion, draw_known, pretrained_at_home
-from vesica.attacks.gradients import clusters, direction_scores, norm_scores
+from vesica.attacks.completion import Completion, draw_known, from_features, plain_numbers, pretrained_at_home
+from vesica.attacks.gradients import clusters, cosines, direction_scores, norm_scores
 from vesica.attacks.view import View
-from vesica.experiment.audit.findings import Finding, area, area_either_way, measure, share_right
+from vesica.experiment.audit.findings import EITHER_WAY, MEAN_RECALL, PURITY, Finding, area, measure, share_right
 from vesica.experiment.audit.transcript import Transcript
-from vesica.learning.cluster import mean_recall, purity
+from vesica.privacy import moved_with
 
 ALONE = "its messages alone"
 
@@ -24,15 +25,47 @@ def from_gradients(run: Transcript, view: View, *, seed: int) -> Iterator[Findin
         return
     rows, found = clusters(view.about_rows("gradients"), run.task.outputs)
     secret, detail = f"the labels of {len(rows)} aligned rows", "Up to renaming the classes."
-    for name, metric in (("purity of its clusters", purity), ("mean recall of its clusters", mean_recall)):
-        measured = measure(metric, found, run.labels[rows], seed=seed)
+    detail += kept_by(run)
+    for name, metric in (("purity of its clusters", PURITY), ("mean recall of its clusters", MEAN_RECALL)):
+        measured = metric.measure(found, run.labels[rows], seed=seed)
         yield Finding(view.party, run.host, secret, "k-means on the gradients", ALONE, name, measured, detail=detail)
     if run.task.outputs == 2:
         for attack, scores in (("the norm", norm_scores), ("the direction", direction_scores)):
             rows, values = scores(view.about_rows("gradients"))
-            measured = measure(area_either_way, values, run.labels[rows], nothing=0.5, seed=seed)
+            measured = EITHER_WAY.measure(values, run.labels[rows], seed=seed)
             attack = f"{attack} of the gradients"
             yield Finding(view.party, run.host, secret, attack, ALONE, "AUC", measured, detail=detail)
+
+
+def by_cosine(run: Transcript, view: View, *, known: int, seed: int) -> Iterator[Finding]:
+    """Labels of two classes, from the gradients and a few rows known to be of the second."""
+    if run.host not in run.present or run.task.outputs != 2 or not any(view.about_rows("gradients")):
+        return
+    rows = torch.cat([rows for rows, _ in view.about_rows("gradients")]).unique()
+    positive = rows[run.labels[rows] == 1]
+    drawn = np.random.default_rng([seed, 8]).permutation(len(positive))[: min(known, len(positive) // 2)]
+    of_known = positive[torch.from_numpy(drawn)]
+    rows, values = cosines(view.about_rows("gradients"), of_known)
+    others = ~torch.isin(rows, of_known)
+    yield Finding(
+        view.party,
+        run.host,
+        f"the labels of {int(others.sum())} aligned rows",
+        f"the cosine of the gradients with known ones ({len(of_known)} rows known)",
+        f"its messages, and {len(of_known)} rows of the second class from elsewhere",
+        "AUC",
+        measure(area, values[others], run.labels[rows[others]], nothing=0.5, seed=seed),
+        detail=kept_by(run).strip(),
+    )
+
+
+def kept_by(run: Transcript) -> str:
+    """With label privacy by randomised response: how often a released label is the true one."""
+    epsilon = run.result.get("epsilon")
+    if epsilon is None or run.result.get("protects") != "labels" or run.result.get("delta"):
+        return ""
+    kept = 1 - moved_with(run.task.outputs, epsilon=epsilon)
+    return f" Reading the released labels off without a fault is right with probability {kept:.3f}."
 
 
 def by_completion(
@@ -42,24 +75,21 @@ def by_completion(
     own, task = view.own, run.task
     if own is None or run.host not in run.present or task.kind != "classification":
         return
-    if not any(True for _ in own.encoder.parameters()):  # nothing was learned
+    if not any(seen.rows is not None for seen in view.received):  # it is as good as at home
         return
     labelled = torch.cat([run.of_use("labelled"), run.of_use("test")])
     known = min(known, len(labelled) // 2)
     of_known = labelled[draw_known(run.labels[labelled], known, generator=np.random.default_rng([seed, 2]))]
     others = labelled[~torch.isin(labelled, of_known)]
 
+    names: dict[str, Any] = {"known": of_known, "labels": run.labels[of_known], "classes": task.outputs}
+
     def guess(encoder: torch.nn.Module) -> Tensor:
         torch.manual_seed(seed)
-        chances = completion.guess(
-            encoder,
-            own.inputs,
-            known=of_known,
-            labels=run.labels[of_known],
-            classes=task.outputs,
-            schema=own.spec.schema,
-        )[others]
-        return chances[:, 1] if task.outputs == 2 else chances.argmax(dim=1)
+        return said(completion.guess(encoder, own.inputs, schema=own.spec.schema, **names))
+
+    def said(chances: Tensor) -> Tensor:
+        return chances[others, 1] if task.outputs == 2 else chances[others].argmax(dim=1)
 
     truth = run.labels[others]
     binary = task.outputs == 2
@@ -67,7 +97,8 @@ def by_completion(
     without = None
     if at_home:
         torch.manual_seed(seed)
-        without = metric(guess(pretrained_at_home(own.spec, own.inputs)), truth)
+        columns = said(from_features(plain_numbers(own.inputs, own.spec.schema), **names))
+        without = max(metric(guess(pretrained_at_home(own.spec, own.inputs)), truth), metric(columns, truth))
     yield Finding(
         view.party,
         run.host,

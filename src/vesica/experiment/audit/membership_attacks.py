@@ -41,7 +41,7 @@ def score(run: Transcript, scores: Tensor, members: Tensor, *, attack: str, seed
 
 
 def beyond(rate: Rate, at: float) -> Measured:
-    return Measured(rate.value, rate.low, rate.high, at)
+    return Measured(rate.value, rate.low, rate.high, at, rate.low > at)
 
 
 def limit_of(run: Transcript, at: float) -> float | None:

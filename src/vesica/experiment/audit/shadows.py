@@ -1,7 +1,7 @@
 """Membership by likelihood ratios (LiRA): shadow federations on halves of the rows, as whoever has such rows can train.
 
-The pool is rows that the run was trained on and as many test rows. Each shadow is trained on a random half of it, so on
-about as many rows as the run; nobody in it has rows alone.
+The pool is the rows that the run learned from and as many test rows, if there are; a third of these is left to test the
+shadows with. Each shadow has as many rows as the run, drawn from the pool; nobody in it has rows alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vesica.errors import InputError
 from vesica.experiment.audit.findings import Finding
 from vesica.experiment.audit.membership_attacks import outputs_of, score
 from vesica.experiment.audit.transcript import Transcript
-from vesica.experiment.fit import fit
+from vesica.experiment.fit import fit, sort_out
 from vesica.experiment.result import Result
 from vesica.methods import Method
 from vesica.protocol.link import Progress, silently
@@ -33,21 +33,24 @@ _TINY = 1e-30
 
 @dataclass(frozen=True)
 class Pool:
-    """Rows of which half were trained on, by their numbers in the run and by their ids."""
+    """Rows of which some were trained on, by their numbers in the run and by their ids."""
 
     rows: Tensor
     members: Tensor  # (rows,) bool
     ids: Array
+    size: int  # how many rows a shadow has, those it validates with included
     others: Array  # the ids of test rows that are left to test the shadows with
 
     @classmethod
     def draw(cls, run: Transcript, federation: Federation, *, seed: int) -> Pool:
         split, random = split_rows(federation), np.random.default_rng([seed, 5])
         ids = np.concatenate([split.aligned_ids, split.test_ids])
-        trained, test = (random.permutation(run.of_use(use).numpy()) for use in ("train", "test"))
+        trained, test = run.of_use("train").numpy(), random.permutation(run.of_use("test").numpy())
         count = min(len(trained), len(test) * 2 // 3)
-        rows = np.concatenate([trained[:count], test[:count]])
-        return cls(torch.from_numpy(rows), torch.arange(2 * count) < count, ids[rows], ids[test[count:]])
+        rows = np.concatenate([trained, test[:count]])
+        members = torch.arange(len(rows)) < len(trained)
+        size = min(len(run.of_use("labelled")), len(rows) - 1)
+        return cls(torch.from_numpy(rows), members, ids[rows], size, ids[test[count:]])
 
 
 @dataclass(frozen=True)
@@ -80,35 +83,39 @@ def by_shadows(
     sure, trained = [], []
     for number in range(shadows.count):
         begin(f"shadow federation {number + 1} of {shadows.count}")
-        inside = np.random.default_rng([seed, 6, number]).permutation(len(pool.ids)) < len(pool.ids) // 2
-        result = fit_on(shadows.method, federation, pool, inside, seed=run.run["seed"] + 1 + number, progress=progress)
+        drawn = np.random.default_rng([seed, 6, number]).permutation(len(pool.ids))[: pool.size]
+        shadow = federation_of(federation, pool, pool.ids[drawn])
+        result = fit(shadows.method, shadow, seed=run.run["seed"] + 1 + number, progress=progress)
         sure.append(confidence_of(result, federation, pool, labels[pool.rows], run.task.classes))
-        trained.append(torch.from_numpy(inside))
+        trained.append(torch.from_numpy(np.isin(pool.ids, learned_from(shadows.method, shadow))))
     target = confidence(outputs_of(run, pool.rows), labels[pool.rows])
     scores = likelihood_ratio(target, torch.stack(sure), trained=torch.stack(trained))
     attack = f"likelihood ratios of {shadows.count} shadow federations"
     yield from score(run, scores, pool.members, attack=attack, seed=seed)
 
 
-def fit_on(
-    method: Method, federation: Federation, pool: Pool, inside: Array, *, seed: int, progress: Progress
-) -> Result:
-    """The method on some rows of a pool alone."""
-    wanted = np.concatenate([pool.ids[inside], pool.others])
+def federation_of(federation: Federation, pool: Pool, ids: Array) -> Federation:
+    """The parties with some rows of a pool alone, all of them aligned and labelled."""
+    wanted = np.concatenate([ids, pool.others])
     host, *guests = (take(party, wanted) for party in federation.parties)
     assert federation.label is not None
-    label = federation.label[np.flatnonzero(np.isin(federation.host.table.ids, wanted))]
-    half = replace(
+    return replace(
         federation,
         host=host,
-        label=label,
+        label=federation.label[np.flatnonzero(np.isin(federation.host.table.ids, wanted))],
         guests=tuple(guests),
         test=TestRows(ids=pool.others),
         overlap=Overlap(),
         labelled=None,
         source={},
     )
-    return fit(method, half, seed=seed, progress=progress)
+
+
+def learned_from(method: Method, federation: Federation) -> Array:
+    """The ids of the rows that a run learns from: not those it validates with."""
+    split, _ = sort_out(method, federation, limited=False)
+    learned: Array = split.aligned_ids[np.setdiff1d(split.labelled, split.validation)]
+    return learned
 
 
 def take(party: PartyData, ids: Array) -> PartyData:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from vesica.errors import InputError
+from vesica.attacks.completion import Style
+from vesica.errors import InputError, RunFolderError
 from vesica.experiment.again import remake_federation, remake_method
-from vesica.experiment.audit.audit import ATTACKS, KNOWN, Audit, audit
+from vesica.experiment.audit.audit import ATTACKS, KNOWN, STYLES, Audit, audit
 from vesica.experiment.fit import fit
 from vesica.experiment.folder import read_json
-from vesica.methods import change
+from vesica.methods import Method, change, config_of
 from vesica.protocol.link import Progress, silently
 
 
@@ -23,6 +25,7 @@ def sweep(
     data_dir: Path | None = None,
     known: int = KNOWN,
     attacks: Collection[str] = ATTACKS,
+    styles: Sequence[Style] = STYLES,
     seed: int = 0,
     progress: Progress = silently,
     begin: Callable[[str], None] = lambda step: None,
@@ -39,7 +42,9 @@ def sweep(
     for value, changed in methods.items():
         there = out / f"{field}-{value}"
         begin(f"{field} = {value}")
-        if not (there / "result.json").exists():
+        if (there / "result.json").exists():
+            refuse_another(there, changed, run)
+        else:
             fit(
                 changed,
                 federation,
@@ -49,4 +54,13 @@ def sweep(
                 keep_messages=True,
                 progress=progress,
             )
-        yield value, audit(there, known=known, attacks=attacks, seed=seed)
+        yield value, audit(there, known=known, attacks=attacks, styles=styles, seed=seed)
+
+
+def refuse_another(folder: Path, method: Method, run: Mapping[str, Any]) -> None:
+    """A finished run in the way of a sweep, unless it is of the same rows, seed, wire and settings."""
+    there = read_json(folder / "run.json")
+    same = all(there.get(key) == run[key] for key in ("data", "seed", "wire", "parties", "version"))
+    tables = [{**each["fingerprints"], "rows": None} for each in (there, run)]  # validation rows may be drawn blindly
+    if not same or tables[0] != tables[1] or there["config"]["method"] != config_of(method):
+        raise RunFolderError(f"{folder} holds another run: give the sweep another folder")

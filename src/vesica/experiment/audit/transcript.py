@@ -92,7 +92,7 @@ class Transcript:
 
     def numbers(self, party: str, rows: Tensor) -> Tensor:
         """The common rows' numbers for positions in a party's table."""
-        of_position = torch.full((len(self.belongings[party].inputs),), ELSEWHERE)
+        of_position = torch.full((len(self.belongings[party].inputs) + 1,), ELSEWHERE)  # the last: another's
         of_position[self.common(party)] = torch.arange(len(self.common(party)))
         return of_position[rows]
 
