@@ -24,6 +24,7 @@ import vesica.protocol.resumable as resumable
 from federations import small_federation
 from vesica.experiment import fit
 from vesica.methods import VFLHLP, FedBCD, FedCVT, FedHSSL, FedOnce, FewShot, OneShot, SplitNN, label_release
+from warming import import_what_is_needed_by
 
 SHOTS = {"guest_steps": 20, "host_epochs": 2, "batch_size": 8, "mu": 2}
 SSL = {"pretrain_epochs": 2, "batch_size": 32, "width": 4, "finetune_epochs": 2, "finetune_batch_size": 32}
@@ -158,7 +159,7 @@ def main(root: Path, what: str, guests: int, name: str = "split-nn") -> None:
 
         return whole
 
-    fit(method, federation, **options)  # what torch imports on first use is imported once, here
+    import_what_is_needed_by(lambda: fit(method, federation, **options))
     assert in_a_process(run(root / "whole")) == 0
     expected = outcome(root / "whole")
     for moment in range(1, 10_000):

@@ -38,6 +38,7 @@ from vesica.cli import main as command
 from vesica.engines.nvflare import process as process  # imported once, here, and not in every party's process
 from vesica.experiment import fit
 from vesica.methods.split_nn import SplitNN
+from warming import import_what_is_needed_by
 
 LIMIT = 180.0  # seconds that a run may take
 
@@ -170,7 +171,7 @@ def main(root: Path, methods: Sequence[str]) -> int:
     semi_supervised.LOOK_EVERY = 10  # so that even a short training has several checkpoints
     mailbox.SLOWEST_ANSWER = 4.0  # a call to a party that is killed before it answers takes so long
     torch.set_num_threads(1)
-    fit(SplitNN(epochs=1), small_federation(rows=60))  # what torch imports on first use is imported once, here
+    import_what_is_needed_by(lambda: fit(SplitNN(epochs=1), small_federation(rows=60)))
     lines = [line for method in methods for line in sweep(root / method, method)]
     wrong = [line for line in lines if line["killed"] != 1 or any(line["codes"].values()) or not line["same"]]
     kills = sum(line["killed"] for line in lines)

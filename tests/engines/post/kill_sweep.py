@@ -30,6 +30,7 @@ from vesica.engines.post.desk import WaitingForFile
 from vesica.engines.post.envelope import Envelope
 from vesica.experiment import fit
 from vesica.experiment.member import Plan
+from warming import import_what_is_needed_by
 
 FINISHED, WAITING = 0, 3
 WHAT = ("after-record", "half-file", "after-file", "inside-training")
@@ -161,7 +162,7 @@ def every(what: str, calls: int) -> Sequence[int]:
 
 def main(root: Path, *, seeded: bool) -> None:
     semi_supervised.LOOK_EVERY = 10  # so that even a short training has two checkpoints
-    fit(METHODS["one-shot"], small_federation(rows=60))  # what torch imports on first use is imported once, here
+    import_what_is_needed_by(lambda: fit(METHODS["one-shot"], small_federation(rows=60)))
     method = METHODS["one-shot"] if seeded else replace(METHODS["one-shot"], label_epsilon=3.0)
     town = Town(root / "begin", Plan(method, seed=3 if seeded else None))
     town.use_arrays()
