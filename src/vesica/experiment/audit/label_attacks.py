@@ -68,9 +68,7 @@ def kept_by(run: Transcript) -> str:
     return f" Reading the released labels off without a fault is right with probability {kept:.3f}."
 
 
-def by_completion(
-    run: Transcript, view: View, completion: Completion, *, known: int, seed: int, at_home: bool = True
-) -> Iterator[Finding]:
+def by_completion(run: Transcript, view: View, completion: Completion, *, known: int, seed: int) -> Iterator[Finding]:
     """Labels of rows it has no label of, from the encoder that the run gave it and a few labels from elsewhere."""
     own, task = view.own, run.task
     if own is None or run.host not in run.present or task.kind != "classification":
@@ -94,11 +92,9 @@ def by_completion(
     truth = run.labels[others]
     binary = task.outputs == 2
     metric, nothing = (area, 0.5) if binary else (share_right, float(truth.bincount().max()) / len(truth))
-    without = None
-    if at_home:
-        torch.manual_seed(seed)
-        columns = said(from_features(plain_numbers(own.inputs, own.spec.schema), **names))
-        without = max(metric(guess(pretrained_at_home(own.spec, own.inputs)), truth), metric(columns, truth))
+    torch.manual_seed(seed)
+    columns = said(from_features(plain_numbers(own.inputs, own.spec.schema), **names))
+    without = max(metric(guess(pretrained_at_home(own.spec, own.inputs)), truth), metric(columns, truth))
     yield Finding(
         view.party,
         run.host,
