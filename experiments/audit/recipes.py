@@ -53,7 +53,7 @@ TABLES = {"pretrain_epochs": 10, "batch_size": 512, "finetune_learning_rate": 1e
 PRETRAINED = {
     "credit": TABLES,
     "avazu": TABLES,
-    "bhi": {"batch_size": 128, "finetune_learning_rate": 1e-4},
+    "bhi": {"pretrain_epochs": 20, "batch_size": 128, "finetune_learning_rate": 1e-4},
 }
 
 
