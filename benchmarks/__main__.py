@@ -36,7 +36,12 @@ ROW = "{:<44} {:>12} {:>24} {:>12} {:>7} {:>6} {:>5} {:>8}"
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}; all if left out")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, with the machine's")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write the figures here, with the machine's; of some, others that are there stay",
+    )
     arguments = parser.parse_args()
     for name in arguments.names:
         if name not in BENCHMARKS:
@@ -44,6 +49,8 @@ def main() -> None:
     measurements = measure(arguments.names or list(BENCHMARKS))
     if arguments.json is not None:
         figures = {"machine": machine(), "measurements": [each.to_json() for each in measurements]}
+        if arguments.names and arguments.json.exists():
+            figures = replaced(json.loads(arguments.json.read_text()), figures)
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
 
 
@@ -56,6 +63,14 @@ def measure(names: Sequence[str]) -> list[Measurement]:
             print(line(measurement), flush=True)
             measurements.append(measurement)
     return measurements
+
+
+def replaced(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """The rows that were measured now, and those of before that were not, if they are of the same machine."""
+    if before["machine"] != now["machine"]:
+        return now
+    rows = {(row["name"], row["peer"]): row for row in (*before["measurements"], *now["measurements"])}
+    return now | {"measurements": list(rows.values())}
 
 
 def line(each: Measurement) -> str:
