@@ -243,16 +243,6 @@ def test_it_stops_on_validation_rows_and_every_party_stops_with_it() -> None:
     assert len(result.curve) == len(verdicts) / 2
 
 
-def test_in_parallel_it_stops_at_a_number_of_bytes_and_in_sequence_it_is_refused() -> None:
-    federation, limit = small_federation(guests=2), 60_000
-    method = FedBCD(epochs=9, batch_size=16)
-    stopped = fit(method, federation, stop_at_bytes=limit)
-    assert 0.8 * limit < stopped.ledger.wire <= limit
-    assert fit(method, federation).ledger.wire > limit
-    with pytest.raises(InputError, match=r"^fedbcd with these settings cannot be stopped at a number of bytes"):
-        fit(FedBCD(order="sequential"), federation, stop_at_bytes=limit)
-
-
 def test_fields_that_cannot_be_are_refused_in_one_sentence() -> None:
     with pytest.raises(InputError, match="field 'local_steps' of method 'fedbcd' is 0: it is 1 or more"):
         make_method("fedbcd", {"local_steps": "0"})

@@ -13,13 +13,14 @@ from federations import quick, small_federation
 from vesica.errors import BudgetError, InputError, RunFolderError
 from vesica.experiment import Result, fit
 from vesica.experiment.recipes import Case, Recipe, reproduce
-from vesica.methods import METHODS, FedOnce, FewShot, SplitNN
+from vesica.methods import METHODS, FedBCD, FedCVT, FedOnce, FewShot, Method, SplitNN
 from vesica.protocol import Budget, Message, end_to_end
 from vesica.protocol.message import encode
 
 BATCHES = (16, 16, 4)  # of the 36 training rows
 SPLIT = SplitNN(epochs=4, batch_size=16, hidden=(4,))
 ENOUGH = 10**9
+SLACK = 100  # bytes: the longest words of verdicts are reckoned with
 WIRES = ("float32", "float16", "int8")
 
 
@@ -155,6 +156,31 @@ def test_where_not_even_one_batch_fits_the_run_is_refused() -> None:
     assert script(fit(SPLIT, small_federation(), stop_at_bytes=least)) == "gv"
     with pytest.raises(InputError, match=rf"not even one batch fits into --stop-at-bytes {least - 1:,}: .*{least:,};"):
         fit(SPLIT, small_federation(), stop_at_bytes=least - 1)
+
+
+OTHERS: dict[str, Method] = {
+    "fedbcd": FedBCD(epochs=4, batch_size=16),
+    "fedbcd, sequential": FedBCD(epochs=4, batch_size=16, order="sequential"),
+    "fedcvt": FedCVT(epochs=4, batch_size=16, unaligned_batch_size=8),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_else_a_batch_sends_is_reckoned_with(name: str) -> None:
+    """A guest that goes before another sends its part of a batch twice; FedCVT's add rows, and send all labelled ones."""
+    federation = small_federation(guests=3)
+    free, limited = fit(OTHERS[name], federation), fit(OTHERS[name], federation, stop_at_bytes=ENOUGH)
+    assert same_weights(free, limited)
+    messages = limited.ledger.messages
+    words = [number for number, message in enumerate(messages) if message.kind == "gradients"]
+    one_batch = sum(message.wire for message in messages[words[0] : words[3]])  # to the next one's gradients
+    ends = set()
+    for limit in range(limited.ledger.wire // 3, limited.ledger.wire, limited.ledger.wire // 14):
+        stopped = fit(OTHERS[name], federation, stop_at_bytes=limit)
+        assert stopped.ledger.wire <= limit < stopped.ledger.wire + one_batch + SLACK
+        assert stopped.ledger.messages[-1].kind == "verdict"
+        ends.add(len(stopped.ledger.messages))
+    assert len(ends) > 4
 
 
 SHOTS: dict[str, Any] = {"guest_steps": 3, "host_epochs": 2, "batch_size": 16}

@@ -184,6 +184,8 @@ def attend(
         finish(_Attending(**{**vars(member), "plan": plan}, mailbox=mailbox).take_part(mailbox, engine="nvflare"))
     if leads:
         keep_waiting(member.out, mailbox.run, mailbox.unended)
+        for guest in sorted(mailbox.unended):
+            tell(f"'{guest}' left before it had ended: when it is started again, give this command again too")
 
 
 def see_off(line: Line, out: Path, *, seconds: float) -> set[str]:

@@ -217,7 +217,11 @@ def run_case(
             absent=case.absent,
             stop_at_bytes=case.stop_at_bytes,
         )
-        found = {} if not case.audit or kept is None else {"audit": audited(case, kept, federation, progress=progress)}
+        found = (
+            {}
+            if not case.audit or kept is None
+            else {"audit": audited(case, kept, federation, device=device, progress=progress)}
+        )
     where = circumstances(table, device=device, sha256=federation.sha256)
     return [
         Reproduced(line_of(run) | where | (found if run is result else {}), ledger_of(run), run.curve)
@@ -225,14 +229,17 @@ def run_case(
     ]
 
 
-def audited(case: Case, folder: Path, federation: Federation, *, progress: Progress) -> list[dict[str, Any]]:
+def audited(
+    case: Case, folder: Path, federation: Federation, *, device: str, progress: Progress
+) -> list[dict[str, Any]]:
     """The findings of an audit."""
     first, *others = case.known
     styles: tuple[Style, ...] = ("frozen", "plain", "mixmatch")
-    found = audit(folder, known=first, attacks=case.audit, styles=styles, seed=case.seed)
+    options: dict[str, Any] = {"styles": styles, "seed": case.seed, "device": device}
+    found = audit(folder, known=first, attacks=case.audit, **options)
     for known in others:  # what needs none known is the same
         needing = [attack for attack in case.audit if attack in ("completion", "columns")]
-        found = found.with_more(audit(folder, known=known, attacks=needing, styles=styles, seed=case.seed).findings)
+        found = found.with_more(audit(folder, known=known, attacks=needing, **options).findings)
     if case.shadows:
         shadows = Shadows(case.method, federation, case.shadows)
         found = found.with_more(by_shadows(folder, shadows, seed=case.seed, progress=progress))

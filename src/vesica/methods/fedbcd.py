@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -30,6 +30,8 @@ class FedBCD(LabelDefences):
     then one guest after another, each with gradients that know what those before it have learned.
     """
 
+    stops_at_bytes: ClassVar[bool] = True
+
     epochs: int = 100
     patience: int = 20
     batch_size: int = 32
@@ -41,11 +43,6 @@ class FedBCD(LabelDefences):
     local_steps: int = 5  # Q
     order: Order = "parallel"
     proximal: float = 0.0  # mu: how strongly a party is held near to where it stood before the updates of a batch
-
-    @property
-    def stops_at_bytes(self) -> bool:
-        """Where parties take turns, gradients are not the last that a batch sends."""
-        return self.order == "parallel"
 
     def guest(self, me: Guest) -> None:
         self.training().follow(me, step="training")
@@ -80,6 +77,9 @@ class LocalUpdates(EndToEnd):
     order: Order = "parallel"
     proximal: float = 0.0
 
+    def twice(self, me: Host) -> Sequence[str]:
+        return list(me.guests)[:-1] if self.order == "sequential" else ()
+
     def follow_batch(self, me: Guest, seen: Tensor, optimiser: Optimizer) -> Message:
         encoder = me.encoder
         assert encoder is not None
@@ -97,7 +97,7 @@ class LocalUpdates(EndToEnd):
         anchors, stale = weights_of(optimiser), [part.detach() for part in received]
         if self.order == "sequential":
             self.update(optimiser, lambda: batch.loss(stale).backward(), anchors, times=self.local_steps)
-            self.pass_on(me, stale, batch)
+            self.pass_on(me, stale, batch, scalars=scalars)
             return
         super().lead_batch(me, received, batch, optimiser, scalars=scalars)
         self.update(optimiser, lambda: batch.loss(stale).backward(), anchors, times=self.local_steps - 1)
@@ -117,12 +117,12 @@ class LocalUpdates(EndToEnd):
                     parameter.grad.add_(parameter.detach() - anchor, alpha=self.proximal)
             optimiser.step()
 
-    def pass_on(self, me: Host, parts: list[Tensor], batch: Batch) -> None:
+    def pass_on(self, me: Host, parts: list[Tensor], batch: Batch, *, scalars: Mapping[str, Scalar]) -> None:
         """One guest after another: its gradients as things stand now, then its fresh part of the same batch."""
         for number, (name, link) in enumerate(me.guests.items()):
             leaf = parts[number].requires_grad_()
             (gradients,) = torch.autograd.grad(batch.loss([*parts[:number], leaf, *parts[number + 1 :]]), leaf)
-            self.give(link, gradients, labels=batch.labels)
+            self.give(link, gradients, labels=batch.labels, scalars=scalars)
             if name != me.parties[-1]:
                 parts[number] = link.receive("representations", shape=leaf.shape).tensor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from vesica.methods.label_defences import LabelDefences
 from vesica.metrics import standing
 from vesica.models import Head
 from vesica.protocol import Guest, Host
+from vesica.protocol.byte_limit import Then
 from vesica.protocol.end_to_end import Augment, EndToEnd, View
 from vesica.protocol.link import Link
 from vesica.protocol.party import Party
@@ -31,6 +32,8 @@ class FedCVT(LabelDefences):
     Half of a representation is the party's own, half is shared with the others. An unaligned row without a label gets
     one where all classifiers, of each party's part and of all together, agree on it and are sure.
     """
+
+    stops_at_bytes: ClassVar[bool] = True
 
     epochs: int = 100
     patience: int = 20
@@ -83,21 +86,33 @@ class FedCVT(LabelDefences):
         optimiser, stopping = training.adam(*trained.values()), Stopping(trained, patience=self.patience)
         memory = Memory(gather(me))
         parts: dict[str, Stateful] = {**trained, "optimiser": optimiser, "stopping": stopping, "memory": memory}
-        for epoch in me.resumable("training").steps(self.epochs, parts):
+        limit = training.limit(me, must_score=True)
+
+        def learn(epoch: int) -> Then:
+            """From an epoch, or what fits of it; returns what follows."""
             reference, memory.counts = memory.reference[:, ~held_out(me)], Counter()
-            for batch in training.batches_of(me, epoch):
-                given, received = receive_batch(
-                    me, batch, own=training.rows_of(me, batch), view=view, reference=reference
-                )
+            for number, batch in enumerate(training.batches_of(me, epoch)):
+                own = training.rows_of(me, batch)
+                given, received = receive_batch(me, batch, own=own, view=view, reference=reference)
                 optimiser.zero_grad()
                 cross.loss(given, memory.counts).backward()
                 optimiser.step()
+                then = None if limit is None else limit.after(number, last_epoch=epoch + 1 == self.epochs)
                 for link, part in zip(me.guests.values(), received, strict=True):
-                    training.give(link, part.grad, labels=given.labels)
+                    training.give(link, part.grad, labels=given.labels, scalars={} if then is None else {"then": then})
+                if then not in (None, "train"):
+                    return then
+            return "score" if limit is None else "train"
+
+        for epoch in me.resumable("training").steps(self.epochs, parts):
+            then = learn(epoch)
+            if then == "train":
+                continue
             memory.reference = gather(me)
             better = stopping.judge(look(me, cross, memory))
-            me.tell("verdict", scalars={"better": better, "stop": stopping.stop})
-            if stopping.stop:
+            stop = stopping.stop or then == "final"
+            me.tell("verdict", scalars={"better": better, "stop": stop})
+            if stop:
                 break
         stopping.restore_best()
         return memory.counts
@@ -133,6 +148,10 @@ class BesideUnaligned(EndToEnd):
     """End-to-end training where every party adds rows of its own, which it draws by itself, to each batch."""
 
     unaligned_batch_size: int = 0
+
+    @property
+    def most_beside(self) -> int:
+        return self.unaligned_batch_size
 
     def rows_of(self, me: Party, batch: Tensor) -> Tensor:
         order = torch.randperm(len(me.rows.unaligned)).to(me.device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Literal, get_args
 
@@ -27,13 +27,26 @@ class ByteLimit:
     fit, the batches that do are trained unscored, unless there is something to be better than (`must_score`).
     """
 
-    def __init__(self, me: Host, limit: int, batches: Sequence[int], *, must_score: bool, rows_after: int) -> None:
-        """`batches` are the rows of an epoch's batches; of `rows_after` the guests send representations in the end."""
-        self._me, self._limit, self._batches = me, limit, batches
+    def __init__(
+        self,
+        me: Host,
+        limit: int,
+        batches: Sequence[int],
+        *,
+        scored: int,
+        must_score: bool,
+        rows_after: int,
+        twice: Sequence[str] = (),
+    ) -> None:
+        """`batches` are the most rows that a guest sends of an epoch's batches; those `twice` send them again.
+
+        After an epoch they send `scored` rows, and `rows_after` in the end.
+        """
+        self._me, self._limit, self._batches, self._twice = me, limit, batches, twice
         # A verdict of two false words is the longest.
         verdict = len(me.guests) * frame_bytes(Message("verdict", {}, {"better": False, "stop": False}))
         after = self._up(rows_after) if rows_after else 0
-        self._scoring = self._up(len(me.rows.validation)) + verdict
+        self._scoring = self._up(scored) + verdict
         first = me.conversation.ledger.wire + sum(self._exchange(rows) for rows in batches[:1])
         self._scores = must_score or first + self._scoring + after <= limit
         self._kept_back = (self._scoring if self._scores else verdict) + after
@@ -47,7 +60,7 @@ class ByteLimit:
     def after(self, batch: int, *, last_epoch: bool) -> Then:
         """What follows this batch of an epoch, whose gradients are about to leave."""
         ends = batch + 1 == len(self._batches)
-        passed = self._me.conversation.ledger.wire + self._down(self._batches[batch])
+        passed = self._me.conversation.ledger.wire + self._rest(self._batches[batch])
         following = passed + self._exchange(self._batches[0 if ends else batch + 1])
         if (ends and last_epoch) or not self._fits(following):
             return "final" if self._scores else "close"
@@ -57,18 +70,21 @@ class ByteLimit:
         return total + self._kept_back <= self._limit
 
     def _exchange(self, rows: int) -> int:
-        return self._up(rows) + self._down(rows)
+        return self._up(rows) + self._rest(rows)
+
+    def _rest(self, rows: int) -> int:
+        """What is to come of a batch once the guests' parts of it are here."""
+        return self._wire_bytes("gradients", rows, self._me.guests) + self._wire_bytes(
+            "representations", rows, self._twice
+        )
 
     def _up(self, rows: int) -> int:
-        return self._wire_bytes("representations", rows)
+        return self._wire_bytes("representations", rows, self._me.guests)
 
-    def _down(self, rows: int) -> int:
-        return self._wire_bytes("gradients", rows)
-
-    def _wire_bytes(self, kind: str, rows: int) -> int:
-        """Of a message to or from every guest."""
+    def _wire_bytes(self, kind: str, rows: int, guests: Iterable[str]) -> int:
+        """Of a message to or from each of these."""
         dims, wire = self._me.dims, self._me.conversation.wire
-        return sum(_length(kind, rows, dims[guest], wire) for guest in self._me.guests)
+        return sum(_length(kind, rows, dims[guest], wire) for guest in guests)
 
 
 class TreeLimit:

@@ -43,7 +43,7 @@ class EndToEnd:
     After each epoch the host scores the validation rows and tells the guests whether to keep it and whether to stop.
     Where the run stops at a number of bytes, it also tells them with the gradients of every batch what follows.
     What happens in one batch, `follow_batch` and `lead_batch`, a method may replace, and at the guests which rows that
-    is (`rows_of`, `scored`).
+    is (`rows_of`, `scored`); with what a batch then takes (`most_beside`, `twice`).
     """
 
     epochs: int
@@ -91,6 +91,15 @@ class EndToEnd:
         """The rows that it encodes after an epoch."""
         return me.rows.validation
 
+    @property
+    def most_beside(self) -> int:
+        """How many rows of its own a guest may add to a batch."""
+        return 0
+
+    def twice(self, me: Host) -> Sequence[str]:
+        """The guests that send a batch's representations once more when they have learned from it."""
+        return ()
+
     def follow_batch(self, me: Guest, seen: Tensor, optimiser: Optimizer) -> Message:
         """Give the representations of what the encoder sees, and learn from the gradients, which are returned."""
         assert me.encoder is not None
@@ -126,7 +135,7 @@ class EndToEnd:
         stopping = Stopping(mine, patience=self.patience)
         if before is not None:
             stopping.judge(before)
-        limit = self._limit(me, must_score=before is not None, rows_after=rows_after)
+        limit = self.limit(me, must_score=before is not None, rows_after=rows_after)
         parts: dict[str, Stateful] = {**mine, "optimiser": optimiser, "stopping": stopping}
         if self.protect.marvell:
             parts["leaks"] = self.protect.leaks
@@ -196,12 +205,19 @@ class EndToEnd:
         order = me.public_random(f"batches of epoch {epoch}")
         return batches(len(me.rows.train), self.batch_size, generator=order)
 
-    def _limit(self, me: Host, *, must_score: bool, rows_after: int) -> ByteLimit | None:
+    def limit(self, me: Host, *, must_score: bool, rows_after: int = 0) -> ByteLimit | None:
         stop_at_bytes = me.conversation.stop_at_bytes
         if stop_at_bytes is None:
             return None
-        sizes = [len(batch) for batch in self.batches_of(me, 0)]  # they are the same in every epoch
-        return ByteLimit(me, stop_at_bytes, sizes, must_score=must_score, rows_after=rows_after)
+        return ByteLimit(
+            me,
+            stop_at_bytes,
+            [len(batch) + self.most_beside for batch in self.batches_of(me, 0)],  # the same in every epoch
+            scored=len(self.scored(me)),
+            must_score=must_score,
+            rows_after=rows_after,
+            twice=self.twice(me),
+        )
 
     @torch.no_grad()
     def _validate(self, me: Host, labels: Tensor) -> tuple[float, float]:

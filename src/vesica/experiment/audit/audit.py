@@ -81,16 +81,20 @@ def audit(
     attacks: Collection[str] = ATTACKS,
     styles: Sequence[Style] = STYLES,
     seed: int = 0,
+    device: str = "cpu",
     begin: Callable[[str], None] = lambda attack: None,
 ) -> Audit:
-    """Run the attacks that the kept messages of a finished run allow; `begin` is told whose."""
+    """Run the attacks that the kept messages of a finished run allow; `begin` is told whose.
+
+    Model completion, which trains a party's encoder anew, is done on `device`.
+    """
     if known < 3:
         raise InputError(f"known is {known}: give the number of rows known from elsewhere, 3 or more")
     check_choice(attacks, styles)
     run = Transcript.open(Path(folder))
     findings: list[Finding] = []
     refused: list[str] = []
-    for guesses in attacks_on(run, attacks, known=known, styles=styles, seed=seed, begin=begin):
+    for guesses in attacks_on(run, attacks, known=known, styles=styles, seed=seed, device=device, begin=begin):
         try:
             findings += guesses
         except InputError as error:  # one that cannot be run here does not keep the others from it
@@ -125,6 +129,7 @@ def attacks_on(
     known: int,
     styles: Sequence[Style],
     seed: int,
+    device: str,
     begin: Callable[[str], None],
 ) -> Iterator[Iterator[Finding]]:
     for view in run.views.values():
@@ -133,7 +138,7 @@ def attacks_on(
             yield from_gradients(run, view, seed=seed)
             yield by_cosine(run, view, known=known, seed=seed)
         for style in styles if "completion" in attacks and view.party != run.host else ():
-            yield by_completion(run, view, Completion(style), known=known, seed=seed)
+            yield by_completion(run, view, Completion(style), known=known, seed=seed, device=device)
         if "columns" in attacks:
             yield reconstruct(run, view, Inversion(), known=known, seed=seed)
     if "membership" in attacks:

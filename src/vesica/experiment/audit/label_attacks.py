@@ -68,7 +68,9 @@ def kept_by(run: Transcript) -> str:
     return f" Reading the released labels off without a fault is right with probability {kept:.3f}."
 
 
-def by_completion(run: Transcript, view: View, completion: Completion, *, known: int, seed: int) -> Iterator[Finding]:
+def by_completion(
+    run: Transcript, view: View, completion: Completion, *, known: int, seed: int, device: str = "cpu"
+) -> Iterator[Finding]:
     """Labels of rows it has no label of, from the encoder that the run gave it and a few labels from elsewhere."""
     own, task = view.own, run.task
     if own is None or run.host not in run.present or task.kind != "classification":
@@ -81,20 +83,22 @@ def by_completion(run: Transcript, view: View, completion: Completion, *, known:
     others = labelled[~torch.isin(labelled, of_known)]
 
     names: dict[str, Any] = {"known": of_known, "labels": run.labels[of_known], "classes": task.outputs}
+    inputs = own.inputs.to(device)
 
     def guess(encoder: torch.nn.Module) -> Tensor:
         torch.manual_seed(seed)
-        return said(completion.guess(encoder, own.inputs, schema=own.spec.schema, **names))
+        return said(completion.guess(encoder.to(device), inputs, schema=own.spec.schema, **names))
 
     def said(chances: Tensor) -> Tensor:
-        return chances[others, 1] if task.outputs == 2 else chances[others].argmax(dim=1)
+        of_others = chances.cpu()[others]
+        return of_others[:, 1] if task.outputs == 2 else of_others.argmax(dim=1)
 
     truth = run.labels[others]
     binary = task.outputs == 2
     metric, nothing = (area, 0.5) if binary else (share_right, float(truth.bincount().max()) / len(truth))
     torch.manual_seed(seed)
     columns = said(from_features(plain_numbers(own.inputs, own.spec.schema), **names))
-    without = max(metric(guess(pretrained_at_home(own.spec, own.inputs)), truth), metric(columns, truth))
+    without = max(metric(guess(pretrained_at_home(own.spec, inputs)), truth), metric(columns, truth))
     yield Finding(
         view.party,
         run.host,
