@@ -25,4 +25,21 @@ def messages(seeds: int) -> Sequence[Case]:
     ]
 
 
-RECIPES = {"messages": Recipe("FedBCD with a fifth of SplitNN's messages, on credit and MNIST", messages, seeds=3)}
+def tune_messages(seeds: int) -> Sequence[Case]:
+    """Rates and lengths for MNIST, compared on rows that are neither test rows nor trained on."""
+    return [
+        Case(method, "mnist", seed, hold_out=True)
+        for epochs in (2, 4, 6)
+        for rate in (1e-3, 3e-4)
+        for method in (
+            SplitNN(epochs=Q * epochs, batch_size=128, learning_rate=rate),
+            FedBCD(epochs=epochs, batch_size=128, learning_rate=rate, local_steps=Q),
+        )
+        for seed in range(seeds)
+    ]
+
+
+RECIPES = {
+    "messages": Recipe("FedBCD with a fifth of SplitNN's messages, on credit and MNIST", messages, seeds=3),
+    "tune-messages": Recipe("Rates and lengths of FedBCD and SplitNN on MNIST, on rows held out", tune_messages),
+}
