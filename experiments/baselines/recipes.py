@@ -26,14 +26,15 @@ def messages(seeds: int) -> Sequence[Case]:
 
 
 def tune_messages(seeds: int) -> Sequence[Case]:
-    """Rates and lengths for MNIST, compared on rows that are neither test rows nor trained on."""
+    """Rates and lengths, compared on rows that are neither test rows nor trained on."""
     return [
-        Case(method, "mnist", seed, hold_out=True)
-        for epochs in (2, 4, 6)
+        Case(method, data, seed, hold_out=True)
+        for data, lengths, batch_size in (("credit", (3, 6), 32), ("mnist", (2, 4, 6), 128))
+        for epochs in lengths
         for rate in (1e-3, 3e-4)
         for method in (
-            SplitNN(epochs=Q * epochs, batch_size=128, learning_rate=rate),
-            FedBCD(epochs=epochs, batch_size=128, learning_rate=rate, local_steps=Q),
+            SplitNN(epochs=Q * epochs, batch_size=batch_size, learning_rate=rate),
+            FedBCD(epochs=epochs, batch_size=batch_size, learning_rate=rate, local_steps=Q),
         )
         for seed in range(seeds)
     ]
@@ -41,5 +42,5 @@ def tune_messages(seeds: int) -> Sequence[Case]:
 
 RECIPES = {
     "messages": Recipe("FedBCD with a fifth of SplitNN's messages, on credit and MNIST", messages, seeds=3),
-    "tune-messages": Recipe("Rates and lengths of FedBCD and SplitNN on MNIST, on rows held out", tune_messages),
+    "tune-messages": Recipe("Rates and lengths of FedBCD and SplitNN, on rows held out", tune_messages),
 }
