@@ -48,6 +48,7 @@ class CrossTower:
         losses = [self._disagreement(predictions, other) for other in theirs]
         self._optimiser.zero_grad()
         torch.stack(losses).mean().backward()
+        nn.utils.clip_grad_norm_(self.tower.parameters(), STEEPEST)
         self._optimiser.step()
 
     def _disagreement(self, predictions: Tensor, other: Tensor) -> Tensor:
