@@ -31,7 +31,7 @@ def tune_messages(seeds: int) -> Sequence[Case]:
         Case(method, data, seed, hold_out=True)
         for data, lengths, batch_size in (("credit", (3, 6), 32), ("mnist", (2, 4, 6), 128))
         for epochs in lengths
-        for rate in (1e-3, 3e-4)
+        for rate in (1e-3, 3e-4, 1e-4, 3e-5)
         for method in (
             SplitNN(epochs=Q * epochs, batch_size=batch_size, learning_rate=rate),
             FedBCD(epochs=epochs, batch_size=batch_size, learning_rate=rate, local_steps=Q),
