@@ -115,7 +115,7 @@ def noise(seeds: int) -> Sequence[Case]:
 
 
 def membership(seeds: int) -> Sequence[Case]:
-    """FedOnce L0 and L1; before them, models that are made to learn their rows by heart."""
+    """FedOnce L0 and L1 with one guest; before them, models that are made to learn their rows by heart."""
     by_heart = SplitNN(epochs=150, patience=0, weight_decay=0.0, learning_rate=3e-3, hidden=(256,))
     host_by_heart = FedOnce(host_epochs=500, host_patience=0, host_weight_decay=0.0, hidden=(256,))
     methods = (
@@ -125,11 +125,11 @@ def membership(seeds: int) -> Sequence[Case]:
         FedOnce(representation="filters", epsilon=8.0),
         FedOnce(representation="fixed", epsilon=2.0),
     )
-    tried: list[tuple[Method, str, int | None]] = [(by_heart, "credit", 500), (host_by_heart, "phishing", 1000)]
-    tried += [(method, "phishing", None) for method in methods]
+    tried = [(by_heart, "credit", 500, None), (host_by_heart, "phishing", 1000, 2)]
+    tried += [(method, "phishing", None, 2) for method in methods]
     return [
-        Case(method, data, seed, overlap=overlap, audit=("membership",), shadows=8)
-        for method, data, overlap in tried
+        Case(method, data, seed, overlap=overlap, parties=parties, audit=("membership",), shadows=8)
+        for method, data, overlap, parties in tried
         for seed in range(seeds)
     ]
 

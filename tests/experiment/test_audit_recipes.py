@@ -56,3 +56,41 @@ def test_a_case_with_an_audit_has_its_findings_in_its_line(tmp_path: Path) -> No
     (tmp_path / "found.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (tmp_path / "README.md").write_text("<!-- audit: found.jsonl -->\nold\n<!-- end of table -->\n")
     assert "| 1.000 (0.5" in refresh(tmp_path / "README.md")
+
+
+def finding(attack: str, value: float, *, secret: str = "the labels of 9 rows") -> dict[str, object]:
+    beside = {"nothing": 0.5, "at_home": None, "bound": None}
+    return {"attacker": "shop", "attack": attack, "measure": "AUC", "secret": secret, "value": value, **beside}
+
+
+def test_two_findings_of_a_run_are_two_columns_and_two_seeds_are_one(tmp_path: Path) -> None:
+    once, often = "the columns of 9 rows, shown once,", "the columns of 9 rows, shown 8 times,"
+    lines = [
+        {
+            "method": "split-nn",
+            "data": "credit",
+            "seed": seed,
+            "rows": {"aligned": 9, "labelled": 9},
+            "metrics": {"auc": 0.7},
+            "wire": "float32",
+            "config": {"method": {}, "metric": "auc"},
+            "config_hash": "0",
+            "audit": [
+                finding("an inverse (400 rows known)", 0.2 + 0.2 * seed, secret=once),
+                finding("an inverse (400 rows known)", 0.6, secret=often),
+                finding("an inverse (80 rows known)", 0.1),
+                finding("a guess", 0.9),
+            ],
+        }
+        for seed in (0, 1)
+    ]
+    heads, (row,) = audited(lines, attack="inverse")
+    inverses = [
+        "an inverse (80 rows known), AUC",
+        *(f"an inverse (400 rows known), AUC ({s[:-1]})" for s in (often, once)),
+    ]
+    assert heads[-4:] == ["attacker", *inverses]
+    assert row[-3:] == ["0.100 (0.500)", "0.600 (0.500)", "0.300 ± 0.141 (0.500)"]
+    (tmp_path / "found.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "README.md").write_text("<!-- audit: found.jsonl of: a guess -->\n<!-- end of table -->\n")
+    assert "| attacker | a guess, AUC |" in refresh(tmp_path / "README.md")

@@ -6,8 +6,8 @@ import json
 import re
 import statistics
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from vesica.experiment.reach import Reach, reaches
 
 _BLOCK = re.compile(
     r"(?P<begin><!-- (?P<kind>table|bytes to reach|by overlap|picture|audit): (?P<file>\S+)"
-    r"( published: (?P<published>\S+))? -->\n).*?(?P<end><!-- end of (table|picture) -->)",
+    r"( published: (?P<published>\S+))?( of: (?P<attack>[^>]+?))? -->\n).*?(?P<end><!-- end of (table|picture) -->)",
     re.DOTALL,
 )
 
@@ -52,7 +52,7 @@ def contents(folder: Path, block: re.Match[str]) -> str:
     if kind == "bytes to reach":
         return markdown(*bytes_to_reach(lines))
     if kind == "audit":
-        return markdown(*audited(lines))
+        return markdown(*audited(lines, attack=block["attack"] or ""))
     tables = {line["table"] for line in lines if "table" in line}
     published = read_published(folder / block["published"], tables=tables) if block["published"] else None
     return markdown(*summarise(lines, published))
@@ -101,8 +101,8 @@ def grouped(lines: Sequence[Line]) -> list[tuple[dict[str, str], list[Line]]]:
     return found
 
 
-def audited(lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
-    """A row for each setting and attacker: what the run was worth, and what each attack found.
+def audited(lines: Sequence[Line], *, attack: str = "") -> tuple[list[str], list[list[str]]]:
+    """A row for each setting and attacker: what the run was worth, and what each attack with this text found.
 
     In brackets what knowing nothing gives, and where there is one, the same attack without the run and the bound.
     """
@@ -111,17 +111,30 @@ def audited(lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
         metric = runs[0]["config"]["metric"]
         worth = {metric: spread([run["metrics"][metric] for run in runs], digits=3)}
         shown = {head: cell for head, cell in named.items() if head in _AUDITED and cell != _USUAL.get(head)}
-        findings = [finding for run in runs for finding in run.get("audit", ())]
-        for attacker in dict.fromkeys(finding["attacker"] for finding in findings):
-            by_attack: dict[str, list[Line]] = defaultdict(list)
-            for finding in findings:
-                if finding["attacker"] == attacker:
-                    by_attack[f"{finding['attack']}, {finding['measure']}"].append(finding)
-            cells = {attack: cell_of(found) for attack, found in by_attack.items()}
+        by_attacker: dict[str, dict[str, list[Line]]] = defaultdict(lambda: defaultdict(list))
+        for run in runs:
+            for head, finding in headed(f for f in run.get("audit", ()) if attack in f["attack"]):
+                by_attacker[finding["attacker"]][head].append(finding)
+        for attacker, by_attack in by_attacker.items():
+            cells = {head: cell_of(found) for head, found in by_attack.items()}
             rows.append(shown | worth | {"attacker": attacker} | cells)
-    found = dict.fromkeys(head for row in rows for head in row)
-    heads = [*(head for head in _AUDITED if head in found), *(head for head in found if head not in _AUDITED)]
+    metrics = [head for head in METRICS if any(head in row for row in rows)]
+    first = [*(head for head in _AUDITED if any(head in row for row in rows)), *metrics, "attacker"]
+    attacks = sorted({head for row in rows for head in row} - set(first), key=natural)
+    heads = [*first, *attacks]
     return heads, [[row.get(head, "–") for head in heads] for row in rows]
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    """A key that sorts 80 before 400."""
+    return [(int(part or 0), rest) for part, rest in re.findall(r"(\d*)(\D*)", text)]
+
+
+def headed(findings: Iterable[Line]) -> list[tuple[str, Line]]:
+    """The findings of a run, each with the head of its column; what is attacked is in it where that tells two apart."""
+    found = [(f["attacker"], f"{f['attack']}, {f['measure']}", f) for f in findings]
+    often = Counter((attacker, head) for attacker, head, _ in found)
+    return [(f"{head} ({f['secret'].strip(',')})" if often[who, head] > 1 else head, f) for who, head, f in found]
 
 
 def cell_of(findings: Sequence[Line]) -> str:
