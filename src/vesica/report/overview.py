@@ -127,7 +127,7 @@ def add_legend(figure: "Figure", found: Sequence[Entry]) -> None:
 
 def standalone(figure: "Figure", title: str) -> str:
     """With colours of its own for light and dark."""
-    drawing = inline(figure, title, "overview")
+    drawing = inline(figure, title, "picture")
     style = f"<style>{PALETTE}svg {{ background: var(--paper); }}\n{TEXT}</style>"
     head, rest = drawing.split("</title>", 1)
     return head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1) + "</title>" + style + rest

@@ -31,28 +31,35 @@ def panel(lines: Mapping[str, Sequence[Spot]], *, across: str, up: str, name: st
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=SIZE, dpi=72, facecolor="none")
-    axes = figure.add_axes((0.1, 0.15, 0.87, 0.76), facecolor="none")
-    spots = list(chain.from_iterable(lines.values()))
-    nothing = fmean(spot.finding.nothing for spot in spots)
-    axes.axhline(nothing, color=SOFT, linewidth=1, linestyle=(0, (5, 4)))
-    for number, line in enumerate(lines.values()):
-        _draw(axes, line, colour=SERIES[number % len(SERIES)], marker=MARKERS[number % len(MARKERS)])
-    _limit(axes, spots)
-    dress(axes, across)
-    axes.set_title(up, loc="left", color=INK, fontsize=FONT, parse_math=False)
-    label_points(axes, [point for line in lines.values() for point in _points(line)], [("", nothing)])
+    draw_lines(figure.add_axes((0.1, 0.15, 0.87, 0.76), facecolor="none"), lines, across=across, up=up)
     whose = " ".join(_key(number, label) for number, label in enumerate(lines))
     return f"{inline(figure, f'{up} against {across}', name)}<figcaption>{whose}</figcaption>"
 
 
-def _draw(axes: "Axes", line: Sequence[Spot], *, colour: str, marker: str) -> None:
+def draw_lines(axes: "Axes", lines: Mapping[str, Sequence[Spot]], *, across: str, up: str) -> None:
+    """Lines from one strength of a defence to the next, over a dashed one for knowing nothing."""
+    spots = list(chain.from_iterable(lines.values()))
+    nothing = fmean(spot.finding.nothing for spot in spots)
+    axes.axhline(nothing, color=SOFT, linewidth=1, linestyle=(0, (5, 4)))
+    for number, line in enumerate(lines.values()):
+        _draw(axes, line, **look_of(number))
+    _limit(axes, spots)
+    dress(axes, across)
+    axes.set_title(up, loc="left", color=INK, fontsize=FONT, parse_math=False)
+    label_points(axes, [point for line in lines.values() for point in _points(line)], [("", nothing)])
+
+
+def look_of(number: int) -> dict[str, str]:
+    return {"color": SERIES[number % len(SERIES)], "marker": MARKERS[number % len(MARKERS)]}
+
+
+def _draw(axes: "Axes", line: Sequence[Spot], *, color: str, marker: str) -> None:
     scores, found = [spot.score for spot in line], [spot.finding for spot in line]
     below, above = [max(f.value - f.low, 0) for f in found], [max(f.high - f.value, 0) for f in found]
-    axes.errorbar(
-        scores, [f.value for f in found], [below, above], color=colour, marker=marker, linewidth=1.2, capsize=3
-    )
+    values = [f.value for f in found]
+    axes.errorbar(scores, values, [below, above], color=color, marker=marker, linewidth=1.2, capsize=3)
     bounds = [(spot.score, spot.finding.bound) for spot in line if spot.finding.bound is not None]
-    axes.plot([x for x, _ in bounds], [y for _, y in bounds], color=colour, linewidth=1.8, linestyle="dotted")
+    axes.plot([x for x, _ in bounds], [y for _, y in bounds], color=color, linewidth=1.8, linestyle="dotted")
 
 
 def _limit(axes: "Axes", spots: Sequence[Spot]) -> None:

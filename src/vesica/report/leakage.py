@@ -1,0 +1,101 @@
+"""`python -m vesica.report.leakage RESULTS`: what attacks found against what the runs scored, as noise grows."""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vesica.errors import InputError, VesicaError
+from vesica.experiment.tables import read_lines
+from vesica.report.overview import standalone
+from vesica.report.page import METRICS
+from vesica.report.plots import FONT, INK
+from vesica.report.sweep import Setting, settings_of
+from vesica.report.trade_off import Spot, draw_lines, look_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PANEL = (6.4, 4.2)  # inches
+ATTACKS = {"model completion, the best style": "completion", "the direction of the gradients": "direction"}
+Line = Mapping[str, Any]  # of results/*.jsonl
+
+
+def picture(lines: Sequence[Line], *, field: str) -> str:
+    """A row of panels for each data set, a panel an attack, a line a method; one SVG that needs nothing else."""
+    from matplotlib.figure import Figure
+
+    found = {data: of_methods([each for each in lines if each["data"] == data], field) for data in names(lines, "data")}
+    height = len(found) * PANEL[1] + 1
+    figure = Figure(figsize=(len(ATTACKS) * PANEL[0], height), dpi=72, facecolor="none")
+    figure.subplots_adjust(left=0.05, right=0.98, wspace=0.15, hspace=0.35, bottom=0.9 / height, top=1 - 0.7 / height)
+    for row, (data, methods) in enumerate(found.items()):
+        metric = METRICS.get(metric_of(lines, data), metric_of(lines, data))
+        for column, (title, text) in enumerate(ATTACKS.items()):
+            axes = figure.add_subplot(len(found), len(ATTACKS), len(ATTACKS) * row + column + 1, facecolor="none")
+            curves = {method: spots for method, settings in methods.items() if (spots := spots_of(settings, text))}
+            draw_lines(axes, curves, across=f"the run's {metric}", up=f"{data}: AUC of {title}")
+    add_legend(figure, names(lines, "method"))
+    title = f"What a guest finds out of the labels, as {field} grows"
+    figure.suptitle(title, x=0.05, y=1 - 0.2 / height, ha="left", color=INK, fontsize=1.4 * FONT)
+    return standalone(figure, title)
+
+
+def names(lines: Sequence[Line], what: str) -> list[str]:
+    return list(dict.fromkeys(line[what] for line in lines))
+
+
+def metric_of(lines: Sequence[Line], data: str) -> str:
+    (metric,) = {str(line["config"]["metric"]) for line in lines if line["data"] == data}
+    return metric
+
+
+def of_methods(lines: Sequence[Line], field: str) -> dict[str, list[Setting]]:
+    """A data set's runs, by method and by strength of the defence; seeds together."""
+    return {
+        method: settings_of(
+            [{"run": line, "findings": line["audit"]} for line in lines if line["method"] == method],
+            field,
+            metric_of(lines, lines[0]["data"]),
+        )
+        for method in names(lines, "method")
+    }
+
+
+def spots_of(settings: Sequence[Setting], attack: str) -> list[Spot]:
+    """The best of the attacks with this text, at each strength."""
+    spots = []
+    for setting in settings:
+        found = [finding for ((name, _), _), finding in setting.found.items() if attack in name]
+        if found:
+            spots.append(Spot(setting.value, setting.score, max(found, key=lambda finding: finding.value)))
+    return spots
+
+
+def add_legend(figure: "Figure", methods: Sequence[str]) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], linewidth=1.2, **look_of(number)) for number in range(len(methods))]  # type: ignore[arg-type]
+    figure.legend(handles, methods, loc="lower center", ncols=3, frameon=False, fontsize=FONT, labelcolor=INK)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m vesica.report.leakage", description=__doc__)
+    parser.add_argument("results", type=Path, help="a file of audited results (.jsonl)")
+    parser.add_argument("--field", default="iso_gradients", help="the setting of the defence")
+    parser.add_argument("--out", type=Path, required=True)
+    asked = parser.parse_args()
+    try:
+        lines = [line for line in read_lines(asked.results) if line.get("audit")]
+        if not lines:
+            raise InputError(f"{asked.results} has no audited run: give what `vesica reproduce audit` wrote")
+        asked.out.write_text(picture(lines, field=asked.field))
+    except VesicaError as error:
+        print(f"vesica: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
