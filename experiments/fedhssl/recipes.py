@@ -109,7 +109,16 @@ def with_labels(method: Method, counts: Sequence[int]) -> list[tuple[Method, int
 
 # Small parts of the paper's data, with so few batches of 512 that smaller ones are taken. `tune` compares that, and
 # rates and epochs for all three methods alike.
-BHI = Setting("bhi", 2_280, (200, 400), dim=512, batch_size=128, finetune_learning_rate=1e-4)
+BHI = Setting(
+    "bhi",
+    2_280,
+    (200, 400),
+    dim=512,
+    batch_size=128,
+    finetune_learning_rate=1e-4,
+    finetune_epochs=30,
+    vanilla_learning_rate=1e-4,
+)
 HALVES = Setting(
     "fashion-mnist-halves",
     12_000,
