@@ -167,7 +167,7 @@ OTHERS: dict[str, Method] = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_else_a_batch_sends_is_reckoned_with(name: str) -> None:
-    """A guest that goes before another sends its part of a batch twice; FedCVT's add rows, and send all labelled ones."""
+    """A guest that goes before another sends its part of a batch twice; those of FedCVT add rows of their own."""
     federation = small_federation(guests=3)
     free, limited = fit(OTHERS[name], federation), fit(OTHERS[name], federation, stop_at_bytes=ENOUGH)
     assert same_weights(free, limited)

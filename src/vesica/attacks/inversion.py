@@ -18,6 +18,7 @@ from vesica.schema import ImageSchema, Schema, TableSchema
 ROWS_AT_ONCE = 4096
 FARTHEST = 10.0  # standard deviations: beyond what the known rows show, a line or a network would guess anything
 Inverse = Callable[[Tensor], Tensor]  # from standardised representations to targets
+Pairs = tuple[Tensor, Tensor]  # representations and inputs, row by row
 
 
 @dataclass(frozen=True)
@@ -46,24 +47,47 @@ class Inversion:
             raise InputError("inversion needs held_out between 0 and 1 and batches of a row or more: change them")
 
     def guess(
-        self, known_representations: Tensor, known_inputs: Tensor, *, representations: Tensor, schema: Schema
+        self,
+        known_representations: Tensor,
+        known_inputs: Tensor,
+        *,
+        representations: Tensor,
+        schema: Schema,
+        make_up: Callable[[Pairs], Pairs] | None = None,
     ) -> Tensor:
-        """The inputs (rows, *row shape) behind `representations`, as floats; images in [0, 1], codes whole numbers."""
+        """The inputs (rows, *row shape) behind `representations`, as floats; images in [0, 1], codes whole numbers.
+
+        `make_up` gives more pairs from some known ones. Inverses that learn from them too are tried beside the others;
+        rows held out are always known ones, of which nothing was made up.
+        """
         _check(known_representations, known_inputs, representations, schema)
         columns = Columns(known_inputs, schema)
-        targets = columns.encode(known_inputs)
         scale = Standard(known_representations)
-        order = torch.randperm(len(targets)).to(targets.device)
+
+        def learned_from(rows: Tensor) -> list[Inverse]:
+            pairs = known_representations[rows], known_inputs[rows]
+            known, targets = scaled(pairs[0]), columns.encode(pairs[1])
+            inverses = list(self._inverses(known, targets))
+            if make_up is not None:
+                more, inputs = make_up(pairs)
+                whole = torch.cat([known, scaled(more)]), torch.cat([targets, columns.encode(inputs)])
+                inverses += self._inverses(*whole)
+            return inverses
+
+        def scaled(rows: Tensor) -> Tensor:
+            return scale(rows).clamp(-FARTHEST, FARTHEST)
+
+        order = torch.randperm(len(known_inputs)).to(known_inputs.device)
         held, learned = order.tensor_split([max(1, round(self.held_out * len(order)))])
-        known, others = (scale(rows).clamp(-FARTHEST, FARTHEST) for rows in (known_representations, representations))
+        truth = columns.encode(known_inputs[held])
         tried = [
-            columns.squared_errors(inverse(known[held]), targets[held])
-            for inverse in self._inverses(known[learned], targets[learned])
+            columns.squared_errors(inverse(scaled(known_representations[held])), truth)
+            for inverse in learned_from(learned)
         ]
         best = torch.stack(tried).argmin(dim=0)[columns.column_of]  # (targets,)
-        inverses = list(self._inverses(known, targets))
-        parts = [columns.decode(_combine(inverses, some, best=best)) for some in others.split(ROWS_AT_ONCE)]
-        return torch.cat(parts)
+        inverses = learned_from(torch.arange(len(known_inputs), device=known_inputs.device))
+        others = scaled(representations).split(ROWS_AT_ONCE)
+        return torch.cat([columns.decode(_combine(inverses, some, best=best)) for some in others])
 
     def _inverses(self, known: Tensor, targets: Tensor) -> Iterator[Inverse]:
         """Every candidate, always in the same order."""

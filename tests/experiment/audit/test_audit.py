@@ -20,7 +20,7 @@ from vesica.data import Federation, Overlap, PartyData, Table, TestRows
 from vesica.errors import InputError, RunFolderError
 from vesica.experiment import fit
 from vesica.experiment.again import remake_federation
-from vesica.experiment.audit import Audit, Finding, Shadows, audit, by_shadows, sweep
+from vesica.experiment.audit import Audit, Finding, Shadows, audit, by_shadows, feature_attacks, sweep
 from vesica.methods import FedOnce, OneShot, SplitNN
 
 ONE_SHOT = OneShot(guest_steps=10, host_epochs=2, batch_size=16)
@@ -225,3 +225,13 @@ def test_too_few_known_rows_are_refused(leaky: Path) -> None:
         audit(leaky, known=2)
     with pytest.raises(InputError, match="there is no attack 'gradient'; did you mean 'gradients'"):
         audit(leaky, attacks=["gradient"])
+
+
+def test_what_a_top_that_was_averaged_adds_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feature_attacks, "FITTED", 3)
+    monkeypatch.setattr("vesica.experiment.audit.audit.Inversion", lambda: Inversion(steps=()))
+    fit(quick("fedhssl"), small_federation(rows=200, keep=80), out=tmp_path / "run", keep_messages=True)
+    audited = audit(tmp_path / "run", known=20, attacks=("columns",))
+    helped = found(audited, "bank", "an inverse of the representations, with its encoder's top")
+    assert len(helped) == len(found(audited, "bank", "an inverse of the representations (")) > 0
+    assert not found(audited, "shop1", "top")

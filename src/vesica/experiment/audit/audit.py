@@ -86,7 +86,7 @@ def audit(
 ) -> Audit:
     """Run the attacks that the kept messages of a finished run allow; `begin` is told whose.
 
-    Model completion, which trains a party's encoder anew, is done on `device`.
+    What trains encoders anew, model completion and the inverse that knows a top, is done on `device`.
     """
     if known < 3:
         raise InputError(f"known is {known}: give the number of rows known from elsewhere, 3 or more")
@@ -140,7 +140,7 @@ def attacks_on(
         for style in styles if "completion" in attacks and view.party != run.host else ():
             yield by_completion(run, view, Completion(style), known=known, seed=seed, device=device)
         if "columns" in attacks:
-            yield reconstruct(run, view, Inversion(), known=known, seed=seed)
+            yield reconstruct(run, view, Inversion(), known=known, seed=seed, device=device)
     if "membership" in attacks:
         begin("what predictions tell")
         yield by_threshold(run, seed=seed)
@@ -164,7 +164,7 @@ def received(view: View) -> Iterator[Got]:
 
 
 NOT_ATTACKED = {
-    "weights": "tops of encoders, which tell about the rows they were trained on",
+    "weights": "whose change from epoch to epoch tells about the rows they were trained on",
     "unaligned-representations": "numbers of rows that not all parties have",
     "bins": "in which bin of a column a row lies",
 }

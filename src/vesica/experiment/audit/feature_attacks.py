@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vesica.attacks.inversion import Inversion
+from vesica.attacks.inversion import Inversion, Pairs
 from vesica.attacks.recovery import Recovery, recovery
+from vesica.attacks.stand_in import StandIn
 from vesica.attacks.view import View
 from vesica.data.preparation import Preparation
 from vesica.experiment.audit.findings import Finding, Measured
 from vesica.experiment.audit.transcript import Transcript
+from vesica.schema import TableSchema
 
 SHOWN = ("representations", "projections", "columns")  # messages with numbers that follow from a row's columns
+TOP = "top."  # before the names of its weights, among all that are averaged
+FITTED, FITTED_TO_IMAGES = 1000, 200  # steps; those of images take long
 FEWEST = 20  # rows
 RESAMPLES = 50
 NAMED = 5  # columns
 PICTURES = 8
 LEAST = 1e-3  # of a share that came back: below it is rounding
 
+MakeUp = Callable[[Pairs], Pairs]
 
-def reconstruct(run: Transcript, view: View, inversion: Inversion, *, known: int, seed: int) -> Iterator[Finding]:
+
+def reconstruct(
+    run: Transcript, view: View, inversion: Inversion, *, known: int, seed: int, device: str = "cpu"
+) -> Iterator[Finding]:
     """A sender's columns from what it showed of its rows, and a few rows that are known in full from elsewhere."""
     for sender in (party for party in run.present if party != view.party):
         preparation = run.models[sender].preparation
@@ -36,20 +44,36 @@ def reconstruct(run: Transcript, view: View, inversion: Inversion, *, known: int
                 order = torch.from_numpy(np.random.default_rng([seed, 3]).permutation(len(rows)))
                 mine, others = order.tensor_split([min(known, len(rows) // 2)])
                 truth, schema = run.inputs(sender)[rows], preparation.schema
-                torch.manual_seed(seed)
-                guess = inversion.guess(shown[mine], truth[mine], representations=shown[others], schema=schema)
-                measured, columns = came_back(guess, truth[others], truth[mine], preparation, seed=seed)
-                yield Finding(
-                    view.party,
-                    sender,
-                    f"the columns of {len(others)} rows, shown {'once' if times == 1 else f'{times} times'},",
-                    f"an inverse of the {kind} ({len(mine)} rows known)",
-                    f"{len(mine)} of those rows in full, from elsewhere",
-                    "share that came back",
-                    measured,
-                    detail="" if preparation.image is not None else most_of(columns),
-                    pictures=() if preparation.image is None else pictures_of(truth[others], guess),
-                )
+                for helped, make_up in ways_of(run, view, sender, kind, device=device).items():
+                    torch.manual_seed(seed)
+                    guess = inversion.guess(
+                        shown[mine], truth[mine], representations=shown[others], schema=schema, make_up=make_up
+                    )
+                    measured, columns = came_back(guess, truth[others], truth[mine], preparation, seed=seed)
+                    yield Finding(
+                        view.party,
+                        sender,
+                        f"the columns of {len(others)} rows, shown {'once' if times == 1 else f'{times} times'},",
+                        f"an inverse of the {kind}{helped} ({len(mine)} rows known)",
+                        f"{len(mine)} of those rows in full, from elsewhere",
+                        "share that came back",
+                        measured,
+                        detail="" if preparation.image is not None else most_of(columns),
+                        pictures=() if preparation.image is None else pictures_of(truth[others], guess),
+                    )
+
+
+def ways_of(run: Transcript, view: View, sender: str, kind: str, *, device: str) -> dict[str, MakeUp | None]:
+    """Without help; and where the sender gave the top of its encoder to be averaged, with that."""
+    ways: dict[str, MakeUp | None] = {"": None}
+    sent = [seen for seen in view.received if seen.sender == sender and seen.kind == "weights"]
+    spec = run.models[sender].encoder_spec
+    if kind == "representations" and sent and spec is not None:
+        weights = sent[-1].message.tensors.items()
+        top = {name.removeprefix(TOP): weight for name, weight in weights if name.startswith(TOP)}
+        steps = FITTED if isinstance(spec.schema, TableSchema) else FITTED_TO_IMAGES
+        ways[", with its encoder's top"] = StandIn(spec, top, steps=steps, device=device).make_up
+    return ways
 
 
 def came_back(
