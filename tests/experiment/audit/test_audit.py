@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -229,7 +230,7 @@ def test_too_few_known_rows_are_refused(leaky: Path) -> None:
 
 def test_what_a_top_that_was_averaged_adds_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feature_attacks, "FITTED", 3)
-    monkeypatch.setattr("vesica.experiment.audit.audit.Inversion", lambda: Inversion(steps=()))
+    monkeypatch.setattr(sys.modules["vesica.experiment.audit.audit"], "Inversion", lambda: Inversion(steps=()))
     fit(quick("fedhssl"), small_federation(rows=200, keep=80), out=tmp_path / "run", keep_messages=True)
     audited = audit(tmp_path / "run", known=20, attacks=("columns",))
     helped = found(audited, "bank", "an inverse of the representations, with its encoder's top")
