@@ -1,4 +1,4 @@
-"""`vesica align`: the ids that several tables have in common; and the options of every alignment."""
+"""`vesica align`: the ids that several tables have in common; and what every alignment says of them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vesica.cli.options import Cardinality, Case, Doctor, Duplicates, Pad, Trim, Workers
+
 if TYPE_CHECKING:
     from vesica.alignment.normalisation import Ids
     from vesica.alignment.programs import Aligned, Alignment
     from vesica.data.ids import Rules
     from vesica.experiment.alignment_member import AlignmentMember
-
-Trim = Annotated[bool | None, typer.Option("--trim/--no-trim", help="leave out white space around ids")]
-Case = Annotated[str | None, typer.Option(help="keep, lower or upper")]
-Pad = Annotated[int | None, typer.Option(help="zeros in front of ids, up to this width")]
-Duplicates = Annotated[str, typer.Option(help="rows that repeat an id: refuse, or take the first")]
-Cardinality = Annotated[bool, typer.Option("--cardinality", help="find only how many ids are common")]
-Doctor = Annotated[
-    bool, typer.Option("--doctor", help="if few are common: tell the others what one's ids look like, and why")
-]
-Workers = Annotated[int | None, typer.Option(help="processes [default: one a core]")]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vesica.cli.options import DataDir
+
 if TYPE_CHECKING:
     from vesica.attacks.completion import Style
     from vesica.experiment.audit import Audit
@@ -30,9 +32,7 @@ def audit(
         str | None, typer.Option(help="FIELD=VALUE,VALUE: audit the run once for each strength of a defence")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="with --sweep: the folder of its runs")] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="where the public data sets are [default: $VESICA_DATA]")
-    ] = None,
+    data_dir: DataDir = None,
     seed: Annotated[int, typer.Option(help="of the attacks")] = 0,
     json_file: Annotated[str | None, typer.Option("--json", help="write it as JSON to this file, - for stdout")] = None,
     report: Annotated[Path | None, typer.Option(help="write it to this HTML file")] = None,

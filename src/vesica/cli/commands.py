@@ -11,10 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vesica.cli.align import align
+from vesica.cli.options import (
+    DataDir,
+    Device,
+    Json,
+    KeepMessages,
+    MaxBytes,
+    MaxRounds,
+    MethodName,
+    Report,
+    Settings,
+    StopAtBytes,
+    Wire,
+)
+
 if TYPE_CHECKING:
     from vesica.experiment.result import Result
-
-from vesica.cli.align import align
 
 app = typer.Typer(
     add_completion=False,
@@ -22,11 +35,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Vertical federated learning with few overlapping rows and few messages.",
 )
-
-Json = Annotated[str | None, typer.Option("--json", help="write the result as JSON to this file, - for stdout")]
-Report = Annotated[Path | None, typer.Option(help="write a report to this HTML file")]
-DataDir = Annotated[Path | None, typer.Option(help="where the public data sets are [default: $VESICA_DATA]")]
-Device = Annotated[str, typer.Option(help="cpu or cuda")]
 
 
 def tell_version(asked: bool) -> None:
@@ -48,7 +56,7 @@ def options(
 
 @app.command()
 def run(
-    method: Annotated[str, typer.Argument(help="see `vesica methods`")],
+    method: MethodName,
     data: Annotated[str | None, typer.Option(help="a public data set, see `vesica datasets`")] = None,
     federation: Annotated[Path | None, typer.Option(help="your own tables: a federation.toml")] = None,
     overlap: Annotated[int | None, typer.Option(help="with --data: so many rows overlap [default: all]")] = None,
@@ -59,15 +67,13 @@ def run(
     host: Annotated[int | None, typer.Option(help="with --data: which part, from 1 on, the host has")] = None,
     parties: Annotated[int | None, typer.Option(help="with --data: the columns in so many parts")] = None,
     seed: int = 0,
-    set: Annotated[list[str] | None, typer.Option(help="field=value, a hyper-parameter of the method")] = None,
-    wire: Annotated[str, typer.Option(help="float32, float16, bfloat16 or int8")] = "float32",
+    settings: Settings = None,
+    wire: Wire = "float32",
     engine: Annotated[str, typer.Option(help="what carries the messages")] = "in-process",
     device: Device = "cpu",
-    max_rounds: Annotated[int | None, typer.Option(help="refuse what would take more rounds")] = None,
-    max_bytes: Annotated[int | None, typer.Option(help="refuse what would take more bytes")] = None,
-    stop_at_bytes: Annotated[
-        int | None, typer.Option(help="end end-to-end training where one more batch would take more bytes")
-    ] = None,
+    max_rounds: MaxRounds = None,
+    max_bytes: MaxBytes = None,
+    stop_at_bytes: StopAtBytes = None,
     wait: Annotated[
         float | None, typer.Option(help="seconds after which a guest is left out [default: wait for ever]")
     ] = None,
@@ -76,9 +82,7 @@ def run(
     ] = None,
     data_dir: DataDir = None,
     out: Annotated[Path | None, typer.Option(help="a run folder: models, ledger, journal to go on from")] = None,
-    keep_messages: Annotated[
-        bool, typer.Option("--keep-messages", help="keep every message in the run folder")
-    ] = False,
+    keep_messages: KeepMessages = False,
     json_file: Json = None,
     report: Report = None,
 ) -> None:
@@ -91,7 +95,7 @@ def run(
     from vesica.protocol import Budget
 
     refuse_unwritable(json_file, report=report)
-    chosen = make_method(method, parse_settings(set or []))
+    chosen = make_method(method, parse_settings(settings or []))
     if keep_messages and out is None:
         raise InputError("--keep-messages keeps them in the run folder: give --out FOLDER too")
     if (data is None) == (federation is None):

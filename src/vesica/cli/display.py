@@ -36,7 +36,7 @@ def watch() -> Iterator[Watcher]:
 
 def announce(title: str) -> None:
     """What begins now, for a person who waits."""
-    Console(stderr=True).print(f"[bold]{title}[/bold]")
+    Console(stderr=True, highlight=False, soft_wrap=True).print(title, style="bold", markup=False)
 
 
 def say(text: str) -> None:

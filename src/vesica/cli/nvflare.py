@@ -8,7 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vesica.cli.nvflare_align import align
-from vesica.cli.nvflare_process import Arrive, Liveness, ending_the_process, where_the_server_is
+from vesica.cli.nvflare_process import ending_the_process, where_the_server_is
+from vesica.cli.options import (
+    Arrive,
+    Device,
+    HostsJson,
+    HostsReport,
+    KeepMessages,
+    Liveness,
+    MaxBytes,
+    MaxRounds,
+    MethodName,
+    PreparedFolder,
+    SecretSeed,
+    Settings,
+    StopAtBytes,
+    Wire,
+)
 
 if TYPE_CHECKING:
     from vesica.engines.nvflare.kits import Kit
@@ -39,7 +55,7 @@ def prepare(
     for kit in kits:
         say(f"{kit.folder}: for '{kit.name}' alone{', who runs the server' if kit.is_host else ''}")
     say("Next: give each party its folder over a channel that you both trust, and keep no copy: it has a private key.")
-    say("Its README.md says what to do there; then every party starts: vesica nvflare start FOLDER METHOD")
+    say("Its README.md says what to do there: vesica nvflare align FOLDER, then vesica nvflare start FOLDER METHOD")
 
 
 app.command()(align)
@@ -47,30 +63,24 @@ app.command()(align)
 
 @app.command()
 def start(
-    folder: Annotated[Path, typer.Argument(help="this party's prepared folder")],
-    method: Annotated[str, typer.Argument(help="see `vesica methods`")],
-    set: Annotated[list[str] | None, typer.Option(help="field=value, a hyper-parameter of the method")] = None,
-    wire: Annotated[str, typer.Option(help="float32, float16, bfloat16 or int8")] = "float32",
+    folder: PreparedFolder,
+    method: MethodName,
+    settings: Settings = None,
+    wire: Wire = "float32",
     run: Annotated[str | None, typer.Option(help="this run's folder under runs/ [default: the method]")] = None,
-    seed: Annotated[int | None, typer.Option(help="for tests only: whoever knows it can read labels off")] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
-    max_rounds: Annotated[int | None, typer.Option(help="refuse what would take more rounds")] = None,
-    max_bytes: Annotated[int | None, typer.Option(help="refuse what would take more bytes")] = None,
-    stop_at_bytes: Annotated[
-        int | None, typer.Option(help="end end-to-end training where one more batch would take more bytes")
-    ] = None,
+    seed: SecretSeed = None,
+    device: Device = "cpu",
+    max_rounds: MaxRounds = None,
+    max_bytes: MaxBytes = None,
+    stop_at_bytes: StopAtBytes = None,
     wait: Annotated[
         float | None, typer.Option(help="seconds a guest may take: later it is left out, or the run stops")
     ] = None,
     liveness: Liveness = 300.0,
     arrive: Arrive = 300.0,
-    keep_messages: Annotated[
-        bool, typer.Option("--keep-messages", help="keep every message in the run folder")
-    ] = False,
-    json_file: Annotated[
-        str | None, typer.Option("--json", help="the host's: write the result as JSON to this file, - for stdout")
-    ] = None,
-    report: Annotated[Path | None, typer.Option(help="the host's: write a report to this HTML file")] = None,
+    keep_messages: KeepMessages = False,
+    json_file: HostsJson = None,
+    report: HostsReport = None,
 ) -> None:
     """Take part in a run, in the foreground, to its end; the same command again goes on where it was stopped.
 
@@ -92,7 +102,7 @@ def start(
 
     refuse_unwritable(json_file, report=report)
     budget = Budget(max_rounds, max_bytes)
-    chosen = make_method(method, parse_settings(set or []))
+    chosen = make_method(method, parse_settings(settings or []))
     plan = Plan(chosen, wire=wire, budget=budget, wait=wait, stop_at_bytes=stop_at_bytes, seed=seed)  # type: ignore[arg-type]
     site = Site.open(folder)
     if not site.kit.is_host and (json_file or report):

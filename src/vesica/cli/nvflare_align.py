@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vesica.cli.align import (
+from vesica.cli.align import asked_for, counts_of, one_a_core, outcome_of
+from vesica.cli.nvflare_process import ending_the_process, where_the_server_is
+from vesica.cli.options import (
+    Arrive,
     Cardinality,
     Case,
     Doctor,
     Duplicates,
+    Liveness,
     Pad,
+    PreparedFolder,
     Trim,
     Workers,
-    asked_for,
-    counts_of,
-    one_a_core,
-    outcome_of,
 )
-from vesica.cli.nvflare_process import Arrive, Liveness, ending_the_process, where_the_server_is
 
 if TYPE_CHECKING:
     from vesica.engines.nvflare.line import Line
 
 
 def align(
-    folder: Annotated[Path, typer.Argument(help="this party's prepared folder")],
+    folder: PreparedFolder,
     trim: Trim = None,
     case: Case = None,
     pad: Pad = None,

@@ -1,4 +1,4 @@
-"""What every command has that runs a party beside NVFlare: options, where the server is, how the process ends."""
+"""What every command has that runs a party beside NVFlare: where the server is, how the process ends."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vesica.engines.nvflare.kits import Kit
-
-Liveness = Annotated[float, typer.Option(min=1, help="seconds without a sign of life, after which whoever waits stops")]
-Arrive = Annotated[float, typer.Option(min=1, help="seconds that the others have to come at the start")]
 
 
 def where_the_server_is(kit: Kit) -> str:

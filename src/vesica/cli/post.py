@@ -9,6 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vesica.cli.commands import hand_out, parse_settings, refuse_unwritable
+from vesica.cli.options import (
+    Desk,
+    Device,
+    HostsJson,
+    HostsReport,
+    KeepMessages,
+    KnownFederation,
+    MaxBytes,
+    MaxRounds,
+    MethodName,
+    OneDesk,
+    SecretSeed,
+    Settings,
+    StopAtBytes,
+    Wire,
+)
 from vesica.cli.post_align import align, to_carry
 
 if TYPE_CHECKING:
@@ -21,9 +37,6 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Train between organisations without a network: every message is a signed, encrypted file that you carry.",
 )
-
-Desk = Annotated[Path, typer.Option(help="this party's desk")]
-OneDesk = Annotated[Path, typer.Argument(help="this party's desk")]
 
 
 @app.command()
@@ -52,34 +65,30 @@ def trust(desk: OneDesk, cards: Annotated[list[Path], typer.Argument(help="your 
 
 @app.command()
 def run(
-    federation: Annotated[Path, typer.Argument(help="federation.toml; of the other parties their names are enough")],
-    method: Annotated[str, typer.Argument(help="see `vesica methods`")],
+    federation: KnownFederation,
+    method: MethodName,
     desk: Desk,
     common: Annotated[
         Path, typer.Option(help="CSV: the ids that all parties have, the column called as in your table")
     ],
     label: Annotated[str, typer.Option("--run", help="the run's name: new for a new run, the same at every party")],
     name: Annotated[str | None, typer.Option("--as", help="who you are [default: whose desk it is]")] = None,
-    set: Annotated[list[str] | None, typer.Option(help="field=value, a hyper-parameter of the method")] = None,
-    wire: Annotated[str, typer.Option(help="float32, float16, bfloat16 or int8")] = "float32",
-    seed: Annotated[int | None, typer.Option(help="for tests only: whoever knows it can read labels off")] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
-    max_rounds: Annotated[int | None, typer.Option(help="refuse what would take more rounds")] = None,
-    max_bytes: Annotated[int | None, typer.Option(help="refuse what would take more bytes")] = None,
-    stop_at_bytes: Annotated[
-        int | None, typer.Option(help="end end-to-end training where one more batch would take more bytes")
-    ] = None,
+    settings: Settings = None,
+    wire: Wire = "float32",
+    seed: SecretSeed = None,
+    device: Device = "cpu",
+    max_rounds: MaxRounds = None,
+    max_bytes: MaxBytes = None,
+    stop_at_bytes: StopAtBytes = None,
     wait: Annotated[
         float | None,
         typer.Option(
             help="seconds, from the first command that asks for a file: later the guest is left out, or it ends"
         ),
     ] = None,
-    keep_messages: Annotated[bool, typer.Option("--keep-messages", help="remove no message that has arrived")] = False,
-    json_file: Annotated[
-        str | None, typer.Option("--json", help="the host's: write the result as JSON to this file, - for stdout")
-    ] = None,
-    report: Annotated[Path | None, typer.Option(help="the host's: write a report to this HTML file")] = None,
+    keep_messages: KeepMessages = False,
+    json_file: HostsJson = None,
+    report: HostsReport = None,
 ) -> None:
     """Work until a file is needed that is not there, and say which; the same command again goes on.
 
@@ -94,7 +103,7 @@ def run(
     from vesica.protocol import Budget
 
     refuse_unwritable(json_file, report=report)
-    chosen = make_method(method, parse_settings(set or []))
+    chosen = make_method(method, parse_settings(settings or []))
     folder = DeskFolder(desk)
     check_owner(folder, name)
     budget = Budget(max_rounds, max_bytes)

@@ -5,34 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from vesica.cli.align import (
-    Cardinality,
-    Case,
-    Doctor,
-    Duplicates,
-    Pad,
-    Trim,
-    Workers,
-    asked_for,
-    counts_of,
-    one_a_core,
-    outcome_of,
-)
+from vesica.cli.align import asked_for, counts_of, one_a_core, outcome_of
 from vesica.cli.commands import refuse_unwritable
-
-if TYPE_CHECKING:
-    from vesica.engines.post.folder import DeskFolder
+from vesica.cli.options import Cardinality, Case, Desk, Doctor, Duplicates, KnownFederation, Pad, Trim, Workers
 
 LOOK_EVERY = 1.0  # seconds
 
 
 def align(
-    federation: Annotated[Path, typer.Argument(help="federation.toml; of the other parties their names are enough")],
-    desk: Annotated[Path, typer.Option(help="this party's desk")],
+    federation: KnownFederation,
+    desk: Desk,
     out: Annotated[
         Path | None, typer.Option(help="CSV: the ids that all parties have, for `vesica post run --common`")
     ] = None,
@@ -64,25 +50,29 @@ def align(
     alignment = asked_for(rules, trim=trim, case=case, pad=pad, cardinality=cardinality, doctor=doctor)
     member = AlignmentMember.read(federation, me, alignment=alignment, out=out, duplicates=duplicates)  # type: ignore[arg-type]
     typer.echo(counts_of(me, member.ids))
-    posted = PostedAlignment(member, folder, label, lingering(folder, label), wait)
-    with watch() as progress:
-        aligned = posted.run(out, workers=one_a_core(workers), progress=progress)
-    for sentence in [*to_carry(folder.leaving(label)), *outcome_of(member, aligned, federation=federation, out=out)]:
-        typer.echo(sentence)
-
-
-def lingering(folder: DeskFolder, label: str) -> Callable[[str], None]:
-    """Says what is waited for, and what is to be carried meanwhile, whenever that changes."""
-    said = [""]
+    tell = telling_once()
 
     def linger(sentence: str) -> None:
-        if sentence != said[-1]:
-            for each in [*to_carry(folder.leaving(label)), sentence]:
-                typer.echo(each)
-            said.append(sentence)
+        tell([*to_carry(folder.leaving(label)), sentence])
         time.sleep(LOOK_EVERY)
 
-    return linger
+    posted = PostedAlignment(member, folder, label, linger, wait)
+    with watch() as progress:
+        aligned = posted.run(out, workers=one_a_core(workers), progress=progress)
+    tell([*to_carry(folder.leaving(label)), *outcome_of(member, aligned, federation=federation, out=out)])
+
+
+def telling_once() -> Callable[[Iterable[str]], None]:
+    """Says what is waited for and what is to be carried, but nothing twice: files stay where they are."""
+    said: set[str] = set()
+
+    def tell(sentences: Iterable[str]) -> None:
+        for sentence in sentences:
+            if sentence not in said:
+                typer.echo(sentence)
+                said.add(sentence)
+
+    return tell
 
 
 def to_carry(files: Iterable[Path]) -> list[str]:

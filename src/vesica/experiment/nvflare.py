@@ -16,8 +16,9 @@ from vesica.data.toml import FederationFile
 from vesica.engines.nvflare.farewell import Farewell
 from vesica.engines.nvflare.kits import Kit, make_kits
 from vesica.engines.nvflare.line import Line
-from vesica.engines.nvflare.mailbox import LIVENESS, Mailbox, silently
+from vesica.engines.nvflare.mailbox import Mailbox, silently
 from vesica.engines.nvflare.note import State
+from vesica.engines.nvflare.patience import LIVENESS
 from vesica.engines.nvflare.peer import Tell
 from vesica.engines.nvflare.run_file import keep_waiting, recall_waiting
 from vesica.errors import InputError, PartyError, VesicaError, nearest

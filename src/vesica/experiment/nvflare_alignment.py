@@ -9,7 +9,8 @@ from pathlib import Path
 
 from vesica.alignment.programs import Aligned
 from vesica.engines.nvflare.line import Line
-from vesica.engines.nvflare.mailbox import LIVENESS, Mailbox, silently
+from vesica.engines.nvflare.mailbox import Mailbox, silently
+from vesica.engines.nvflare.patience import LIVENESS
 from vesica.engines.nvflare.peer import Tell
 from vesica.errors import InputError, RunFolderError
 from vesica.experiment.alignment_member import AlignmentMember

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import torch
 from nvflare.fuel.f3.streaming import stream_utils
 
-import vesica.engines.nvflare.mailbox as mailbox
+import vesica.engines.nvflare.patience as patience
 import vesica.learning.semi_supervised as semi_supervised
 from engines.nvflare.moments import RECORD, STEP, WHAT, Moments, arm
 from engines.nvflare.organisations import prepare_all
@@ -169,7 +169,7 @@ def sweep(root: Path, method: str) -> list[dict[str, Any]]:
 
 def main(root: Path, methods: Sequence[str]) -> int:
     semi_supervised.LOOK_EVERY = 10  # so that even a short training has several checkpoints
-    mailbox.SLOWEST_ANSWER = 4.0  # a call to a party that is killed before it answers takes so long
+    patience.SLOWEST_ANSWER = 4.0  # a call to a party that is killed before it answers takes so long
     torch.set_num_threads(1)
     import_what_is_needed_by(lambda: fit(SplitNN(epochs=1), small_federation(rows=60)))
     lines = [line for method in methods for line in sweep(root / method, method)]

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from vesica.engines.nvflare.line import Line
+from vesica.engines.nvflare.mailbox import Mailbox
 from vesica.engines.nvflare.note import Note
 from vesica.protocol.journal import Journal
 
@@ -19,7 +20,8 @@ RECORD = "after-record"  # a message is in this party's journal, sent or receive
 CALL = "after-call"  # one has arrived at the other, which this party does not know yet
 ARRIVAL = "before-record"  # one has arrived here, and is in no journal yet
 STEP = "inside-training"  # before an optimiser's step
-WHAT = (RECORD, CALL, ARRIVAL, STEP)
+SETTLED = "after-settling"  # all is safe with the others, and nothing of the end is kept here yet
+WHAT = (RECORD, CALL, ARRIVAL, STEP, SETTLED)
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ def arm(moments: Moments) -> None:
         (Journal, "record_received", ARRIVAL, True),
         (torch.optim.Adam, "step", STEP, True),
         (torch.optim.SGD, "step", STEP, True),
+        (Mailbox, "settle", SETTLED, False),
     ]
     for owner, name, what, before in changes:
         setattr(owner, name, dying(getattr(owner, name), what, moments, before=before))

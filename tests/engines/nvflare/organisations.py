@@ -108,7 +108,8 @@ class Processes:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)},
+            # Some fork, which the locks of MKL's own allocator do not survive for sure.
+            env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_DISABLE_FAST_MM": "1", "PYTHONPATH": str(TESTS)},
         )
         self.running.append(process)
         return process

@@ -49,7 +49,7 @@ class Party:
         self.box = Mailbox(
             name, HOST, peers, lambda peer, note, _: wires.call(name, peer, note), liveness=liveness, patience=30.0
         )
-        self.box.tick = 0.02
+        self.box.patience.tick = 0.02
         wires.boxes[name] = self.box
 
     def join(self) -> Party:
@@ -175,7 +175,7 @@ def test_a_message_that_is_late_is_late(wires: Wires, tmp_path: Path) -> None:
     bank, _ = pair(wires, tmp_path)
     with pytest.raises(LateError, match="'shop' did not send 'gradients' in time"):
         bank.receive("shop", 1, within=0.1)
-    bank.box.patience = 0.1
+    bank.box.patience.message = 0.1
     with pytest.raises(
         ProtocolError, match=r"'shop' did not send 'gradients' within 0.1 s, and nothing goes on without it"
     ):
@@ -389,9 +389,9 @@ def test_a_call_has_time_for_its_bytes(wires: Wires, tmp_path: Path) -> None:
     bank, _ = pair(wires, tmp_path, liveness=300)
     peer = bank.box._peers["shop"]
     peer.met = True
-    assert bank.box._seconds_for(peer, 0) == 15
-    assert bank.box._seconds_for(peer, 10_000_000) == 115
-    assert bank.box._seconds_for(peer, 1_000_000_000) == 300
+    assert bank.box.patience.of_call(peer, 0) == 15
+    assert bank.box.patience.of_call(peer, 10_000_000) == 115
+    assert bank.box.patience.of_call(peer, 1_000_000_000) == 300
 
 
 def test_a_frame_is_on_the_disk_before_it_leaves(wires: Wires, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,6 +455,16 @@ def test_what_is_safe_with_a_peer_stays_so_and_one_given_up_need_only_have_got_i
     assert peer.has(4)
 
 
+def test_who_calls_while_it_is_called_in_vain_can_be_reached() -> None:
+    peer, told = Peer("shop"), list[str]()
+    began = time.monotonic()
+    peer.hear(told.append)
+    peer.miss(told.append, since=began)
+    assert told == ["'shop' is here"]
+    peer.miss(told.append, since=peer.heard + 1)
+    assert told == ["'shop' is here", "'shop' cannot be reached; trying again"]
+
+
 def test_silence_counts_from_when_the_run_begins(wires: Wires, tmp_path: Path) -> None:
     bank = Party(wires, "bank", tmp_path / "bank", "shop")
     bank.box._peers["shop"].heard -= 1000
@@ -480,7 +490,7 @@ def test_after_close_no_call_is_under_way(wires: Wires, tmp_path: Path) -> None:
 
 def test_the_time_to_prepare_does_not_count_as_a_wait(wires: Wires, tmp_path: Path) -> None:
     bank = Party(wires, "bank", tmp_path / "bank", "shop").join()
-    bank.box.patience = 0.2
+    bank.box.patience.message = 0.2
     shop = Party(wires, "shop", tmp_path / "shop", "bank")
     until(lambda: bank.box._peers["shop"].met)
 

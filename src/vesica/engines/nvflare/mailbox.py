@@ -8,16 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from vesica.engines.nvflare.note import LARGEST, NO_LIFE, NO_RUN, Note, State
+from vesica.engines.nvflare.patience import LIVENESS, Patience
 from vesica.engines.nvflare.peer import Peer, Tell
 from vesica.engines.nvflare.run_file import keep_ended, keep_run, recall_ended, recall_run
 from vesica.errors import InputError, LateError, PartyError, ProtocolError, RunFolderError, VesicaError
 from vesica.protocol.journal import Journal
-
-TICK = 2.0  # seconds between two calls that only say how things stand
-LIVENESS = 300.0  # seconds without any call after which a party is out of reach
-SLOWEST_ANSWER, SLOWEST_RATE = 15.0, 1e5  # seconds without progress a call may take, and bytes a second on top
 
 Call = Callable[[str, bytes, float], "bytes | None"]  # peer, note, seconds; None: it cannot be reached
 
@@ -29,10 +27,8 @@ def silently(sentence: str) -> None:
 class Mailbox:
     """Carries frames between this party and its peers by `call`, which makes one short call.
 
-    The journal is the outbox: what a peer has not taken is read from there and sent again. A peer that trains for hours
-    still answers calls; one that answers none for `liveness` seconds is out of reach, and whoever waits for it stops.
-    One that was never there has `arrive` seconds to come. Whoever has `patience` also stops where a message takes
-    longer than that.
+    The journal is the outbox: what a peer has not taken is read from there and sent again. Whoever waits for a peer
+    that is out of reach stops; whoever has `patience` also where a message takes longer than so many seconds.
     """
 
     def __init__(
@@ -48,9 +44,7 @@ class Mailbox:
         tell: Tell = silently,
     ) -> None:
         self.leads = me == host
-        self.liveness, self.patience, self.tick = liveness, patience, min(TICK, liveness / 5)
-        self.arrive = liveness if arrive is None else arrive
-        self._slowest = min(SLOWEST_ANSWER, liveness)
+        self.patience = Patience(liveness, arrive=arrive, message=patience)
         self._call, self._tell = call, tell
         self._changed = threading.Condition()
         self._peers = {name: Peer(name) for name in peers}
@@ -61,6 +55,16 @@ class Mailbox:
         self._hurry = False  # to the end
         self._settled = False  # the journal may go
         self._failure: VesicaError | None = None
+
+    @property
+    def _outbox(self) -> Journal:
+        assert self._journal is not None, "the line is not open"
+        return self._journal
+
+    @property
+    def _folder(self) -> Path:
+        assert self._outbox.folder is not None
+        return self._outbox.folder
 
     # The carrier.
 
@@ -74,8 +78,7 @@ class Mailbox:
             raise InputError(
                 f"a message to '{receiver}' has {len(frame)} bytes and may have {LARGEST}: send fewer rows"
             )
-        assert self._journal is not None
-        self._journal.sync()  # what others get is never forgotten here
+        self._outbox.sync()  # what others get is never forgotten here
         with self._changed:
             self._changed.notify_all()
 
@@ -90,11 +93,12 @@ class Mailbox:
                     began = time.monotonic()  # it reads its table, for which patience is not meant
                 waited = time.monotonic() - began
                 if within is None:
-                    self._check_presence(peer, f"'{kind}'", waited)
+                    self.patience.check(peer, f"'{kind}'", waited)
                 elif waited >= within:
                     peer.late = True
                     raise LateError(f"'{sender}' did not send '{kind}' in time")
-                self._changed.wait(self.tick if within is None else min(self.tick, within - waited))
+                tick = self.patience.tick
+                self._changed.wait(tick if within is None else min(tick, within - waited))
             return peer.inbox.pop(sequence)
 
     def now(self, party: str) -> float:
@@ -131,9 +135,8 @@ class Mailbox:
 
         To one that was given up it is enough to have sent it.
         """
-        assert self._journal is not None
         for peer in self._peers.values():
-            self._stay(peer, partial(peer.has, self._journal.sent_through(peer.name)))
+            self._stay(peer, partial(peer.has, self._outbox.sent_through(peer.name)))
         with self._changed:
             self._settled = True
 
@@ -148,10 +151,10 @@ class Mailbox:
         with self._changed:
             self._state = state
             self._changed.notify_all()
-        end = time.monotonic() + 3 * self.tick + self._slowest
+        end = time.monotonic() + self.patience.of_goodbye
         for name, post in self._posts.items():
             if post.is_alive():
-                insisting = self.liveness if self._insists(self._peers[name]) else 0.0
+                insisting = self.patience.liveness if self._insists(self._peers[name]) else 0.0
                 post.join(max(0.0, end + insisting - time.monotonic()))
 
     def _stay(self, peer: Peer, reached: Callable[[], bool]) -> None:
@@ -161,20 +164,11 @@ class Mailbox:
             while not reached() and peer.state is not State.FINISHED:
                 self.check()
                 if not self.leads:
-                    self._check_presence(peer, "its word that all has arrived", 0.0)
-                elif peer.state is State.FAILED or peer.silence > (3 * self.tick if peer.late else self.liveness):
+                    self.patience.check(peer, "its word that all has arrived")
+                elif peer.state is State.FAILED or self.patience.ends_with(peer):
                     peer.late = True
                     return
-                self._changed.wait(self.tick / 20)
-
-    def _check_presence(self, peer: Peer, what: str, waited: float) -> None:
-        """Stop waiting in vain, and name who is missing."""
-        why = peer.why_in_vain(what, liveness=self.liveness if peer.met else self.arrive)
-        if why is None and self.patience is not None and waited > self.patience:
-            late = f"'{peer.name}' did not send {what} within {self.patience:g} s"
-            why = f"{late}, and nothing goes on without it: wait longer"
-        if why is not None:
-            raise ProtocolError(why)
+                self._changed.wait(self.patience.tick / 20)
 
     # The calls.
 
@@ -206,51 +200,43 @@ class Mailbox:
     def _send_once(self, peer: Peer) -> bool:
         """The next frame for one peer, or a sign of life where there is none; False after the last one."""
         with self._changed:
-            pause = self.tick / 20 if self._hurry else self.tick
+            pause = self.patience.tick / (20 if self._hurry else 1)
             self._changed.wait_for(lambda: self._ended() or self._due(peer), timeout=pause)
             ended, note = self._ended(), self._note(peer)
             if ended and self.leads and peer.state is State.FINISHED:  # it has heard all it wanted
                 return False
             sequence = (peer.there or 0) + 1 if self._due(peer) and not ended else 0
         if sequence:
-            assert self._journal is not None
-            _, frame = next(self._journal.undelivered(peer.name, sequence - 1))
+            _, frame = next(self._outbox.undelivered(peer.name, sequence - 1))
             note = replace(note, sequence=sequence, frame=frame)
-        reply = self._call(peer.name, note.pack(), self._seconds_for(peer, len(note.frame)))
+        began = time.monotonic()
+        reply = self._call(peer.name, note.pack(), self.patience.of_call(peer, len(note.frame)))
         with self._changed:
             if reply is None:
-                peer.miss(self._tell)
+                peer.miss(self._tell, since=began)
             else:
                 peer.hear(self._tell)
                 self._learn(peer, Note.unpack(reply, peer=peer.name))
                 self._changed.notify_all()
             if reply is None or sequence > (peer.there or 0):  # it cannot be reached, or its inbox is full
-                self._changed.wait_for(lambda: self._ended() and not ended, timeout=self.tick / 2)
+                self._changed.wait_for(lambda: self._ended() and not ended, timeout=self.patience.tick / 2)
             return not ended or (reply is None and self._insists(peer))
-
-    def _seconds_for(self, peer: Peer, size: int) -> float:
-        """How long a call may make no progress: never longer than a peer may be silent."""
-        if not peer.met:  # it may not be listening yet, and will call
-            return 2 * self.tick
-        return min(SLOWEST_ANSWER + size / SLOWEST_RATE, self.liveness)
 
     def _insists(self, host: Peer) -> bool:
         """A guest that has finished wants its host to know."""
-        missing = host.state is not State.FINISHED and host.silence < self.liveness
+        missing = host.state is not State.FINISHED and host.silence < self.patience.liveness
         return not self.leads and self._state is State.FINISHED and missing
 
     def _ended(self) -> bool:
         return self._state is not State.RUNNING
 
     def _due(self, peer: Peer) -> bool:
-        assert self._journal is not None
-        unsent = peer.there is not None and self._journal.sent_through(peer.name) > peer.there
+        unsent = peer.there is not None and self._outbox.sent_through(peer.name) > peer.there
         return unsent and not self._settled and peer.state is not State.FINISHED
 
     def _note(self, peer: Peer) -> Note:
-        assert self._journal is not None
-        durable = self._journal.durable_through(peer.name)  # first: it never overtakes what is read after it
-        taken = self._journal.received_through(peer.name)
+        durable = self._outbox.durable_through(peer.name)  # first: it never overtakes what is read after it
+        taken = self._outbox.received_through(peer.name)
         state = State.REFUSING if peer.foreign else self._state
         return self._signed(Note(self._run, state, arrived=peer.arrived, taken=taken, durable=durable), peer)
 
@@ -277,28 +263,22 @@ class Mailbox:
             self._take_name(note.run)
         peer.learn(note)
         if self.leads and note.state is State.FINISHED and not self._settled:
-            assert self._journal is not None
-            assert self._journal.folder is not None
-            keep_ended(self._journal.folder, self._peers.keys() - self.unended)
+            keep_ended(self._folder, self._peers.keys() - self.unended)
         return True
 
     def _has_sent(self, peer: Peer, frames: int) -> bool:
         """A peer that has more from here than this journal knows had it from another one."""
-        assert self._journal is not None
-        return frames <= self._journal.sent_through(peer.name)
+        return frames <= self._outbox.sent_through(peer.name)
 
     def _take_name(self, run: bytes) -> None:
-        assert self._journal is not None
-        assert self._journal.folder is not None
-        keep_run(self._journal.folder, run)
+        keep_run(self._folder, run)
         self._run = run
 
     def _face_other_run(self, peer: Peer, note: Note) -> None:
-        assert self._journal is not None
         if self.leads:  # a guest without a run is new, unless something of it is in the journal
-            peer.foreign = note.run != NO_RUN or self._journal.received_through(peer.name) > 0
+            peer.foreign = note.run != NO_RUN or self._outbox.received_through(peer.name) > 0
         else:
             self._failure = RunFolderError(
-                f"'{peer.name}' is in another run than the one in {self._journal.folder}: give the folder of that run, "
+                f"'{peer.name}' is in another run than the one in {self._folder}: give the folder of that run, "
                 "or a new one at every party"
             )

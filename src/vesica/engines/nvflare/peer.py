@@ -61,8 +61,9 @@ class Peer:
             self.met = self.present = True
             tell(f"'{self.name}' is here")
 
-    def miss(self, tell: Tell) -> None:
-        if self.present:
+    def miss(self, tell: Tell, *, since: float) -> None:
+        """A call that began then did not come through, which says nothing if the peer has called meanwhile."""
+        if self.present and self.heard < since:
             self.present = False
             if self.state is not State.FINISHED:
                 tell(f"'{self.name}' cannot be reached; trying again")

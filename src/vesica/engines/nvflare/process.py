@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nvflare.fuel.data_event.utils import set_scope_property
+
+# NVFlare would import these in the 15 s that its client has to make a connection: too short on a busy machine.
+from nvflare.fuel.f3.drivers import aio_grpc_driver, aio_http_driver, grpc_driver  # noqa: F401
 from nvflare.private.fed.app.client import client_train
 from nvflare.private.fed.app.server import server_train
 from nvflare.private.fed.client.client_status import ClientStatus
