@@ -6,7 +6,8 @@ from vesica.experiment.recipes import Case, Recipe
 from vesica.methods import FedBCD, SplitNN
 
 Q = 5  # updates of FedBCD for every exchange
-EPOCHS = {"credit": (3, 32), "mnist": (2, 128)}  # of FedBCD, and the rows of a batch
+# Epochs of FedBCD, the rows of a batch, and FedBCD's rate, which `tune-messages` chose; SplitNN has its default one.
+SETTINGS = {"credit": (3, 32, 1e-4), "mnist": (2, 128, 3e-4)}
 
 
 def messages(seeds: int) -> Sequence[Case]:
@@ -16,10 +17,10 @@ def messages(seeds: int) -> Sequence[Case]:
     """
     return [
         Case(method, data, seed)
-        for data, (epochs, batch_size) in EPOCHS.items()
+        for data, (epochs, batch_size, rate) in SETTINGS.items()
         for method in (
             SplitNN(epochs=Q * epochs, batch_size=batch_size),
-            FedBCD(epochs=epochs, batch_size=batch_size, local_steps=Q),
+            FedBCD(epochs=epochs, batch_size=batch_size, local_steps=Q, learning_rate=rate),
         )
         for seed in range(seeds)
     ]
