@@ -13,7 +13,7 @@ from vesica.augmentations import TableViews
 from vesica.learning import pretext as pretexts
 from vesica.learning.pretext import Pretext, Tower, cross_tower, pretext
 from vesica.learning.recording import mixed_precision
-from vesica.learning.self_supervised import Loss
+from vesica.learning.self_supervised import STEEPEST, Loss
 from vesica.learning.towers import CrossTower, LocalTower
 from vesica.models import EncoderSpec
 from vesica.schema import TableSchema
@@ -281,3 +281,18 @@ def test_guided_epochs_are_recorded_on_a_gpu(ssl: str) -> None:
         own.epoch(1.0)
     assert not any(torch.equal(before[name], value) for name, value in model.named_parameters())
     assert all(value.isfinite().all() for value in model.state_dict().values())
+
+
+def test_a_step_across_parties_is_no_longer_than_the_steepest_gradient_allows() -> None:
+    """Predictions close to nothing have a cosine that any small change turns round."""
+    torch.manual_seed(0)
+    tower = crossing()
+    with torch.no_grad():
+        for weight in list(tower.predictor.parameters())[-2:]:  # of its last layer
+            weight.mul_(1e-5)
+    before = [weight.detach().clone() for weight in tower.parameters()]
+    cross = CrossTower("simsiam", tower, learning_rate=0.1, device=CPU)
+    cross.begin(1.0)
+    cross.learn(cross.project(rows()), [torch.randn(20, WIDTH)])
+    moved = torch.cat([(w.detach() - b).flatten() for w, b in zip(tower.parameters(), before, strict=True)]).norm()
+    assert 0.4 < float(moved) < 0.1 * STEEPEST + 0.01
