@@ -46,11 +46,17 @@ def main() -> None:
     for name in arguments.names:
         if name not in BENCHMARKS:
             parser.error(f"there is no benchmark '{name}'; there are: {', '.join(BENCHMARKS)}")
+    before = None
+    if arguments.names and arguments.json is not None and arguments.json.exists():
+        try:
+            before = read_figures(arguments.json)
+        except (ValueError, KeyError, TypeError) as error:
+            parser.error(f"{arguments.json} has no figures of benchmarks ({error!r}): give another file")
     measurements = measure(arguments.names or list(BENCHMARKS))
     if arguments.json is not None:
         figures = {"machine": machine(), "measurements": [each.to_json() for each in measurements]}
-        if arguments.names and arguments.json.exists():
-            figures = replaced(json.loads(arguments.json.read_text()), figures)
+        if before is not None:
+            figures = replaced(before, figures)
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
 
 
@@ -65,9 +71,15 @@ def measure(names: Sequence[str]) -> list[Measurement]:
     return measurements
 
 
+def read_figures(file: Path) -> dict[str, Any]:
+    figures = json.loads(file.read_text())
+    return {"machine": dict(figures["machine"]), "measurements": [row | {} for row in figures["measurements"]]}
+
+
 def replaced(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     """The rows that were measured now, and those of before that were not, if they are of the same machine."""
     if before["machine"] != now["machine"]:
+        print("the other rows of the file are of another machine or other libraries and are dropped")
         return now
     rows = {(row["name"], row["peer"]): row for row in (*before["measurements"], *now["measurements"])}
     return now | {"measurements": list(rows.values())}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 import torch
@@ -79,6 +79,31 @@ def test_columns_come_back_from_what_an_encoder_shows_and_not_from_noise(encoder
     assert came_back(encoder(inputs).detach(), inputs, stand_in) > 0.6
     noise = torch.randn(len(inputs), 24, generator=torch.Generator().manual_seed(2))
     assert came_back(noise, inputs, stand_in) < 0.1
+
+
+def test_pairs_that_are_made_up_are_learned_from_and_never_judged_by(encoder: nn.Module) -> None:
+    """Whoever has the whole encoder can make up all it wants: a positive control of what a stand-in is for."""
+    inputs, few, asked = rows(), 20, []
+    shown = encoder(inputs).detach()
+
+    def make_up(known: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        asked.append(known[1])
+        more = torch.randn(1000, 6)
+        return encoder(more).detach(), more
+
+    def share(helper: Callable[[tuple[Tensor, Tensor]], tuple[Tensor, Tensor]] | None) -> float:
+        torch.manual_seed(0)
+        guess = Inversion(steps=(300,)).guess(
+            shown[:few], inputs[:few], representations=shown[few:], schema=SCHEMA, make_up=helper
+        )
+        found = recovery(guess, inputs[few:], known=inputs[:few], schema=SCHEMA).error
+        assert found is not None
+        return 1 - found
+
+    assert share(make_up) > share(None) + 0.2
+    to_judge, in_the_end = asked
+    assert (len(to_judge), len(in_the_end)) == (16, few)  # a fifth is held out
+    assert all(any(torch.equal(row, known) for known in inputs[:few]) for row in to_judge)
 
 
 def test_a_top_of_another_encoder_is_refused(encoder: nn.Module) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from vesica.data import SCENARIOS
+from vesica.errors import InputError
 from vesica.experiment.audit import ATTACKS
 from vesica.experiment.recipes import Case, Recipe, find_recipe, reproduce
 from vesica.experiment.tables import audited, refresh
@@ -58,9 +59,11 @@ def test_a_case_with_an_audit_has_its_findings_in_its_line(tmp_path: Path) -> No
     assert "| 1.000 (0.5" in refresh(tmp_path / "README.md")
 
 
-def finding(attack: str, value: float, *, secret: str = "the labels of 9 rows") -> dict[str, object]:
-    beside = {"nothing": 0.5, "at_home": None, "bound": None}
-    return {"attacker": "shop", "attack": attack, "measure": "AUC", "secret": secret, "value": value, **beside}
+def finding(
+    attack: str, value: float, *, secret: str = "the labels of 9 rows", owner: str = "bank"
+) -> dict[str, object]:
+    words = {"attacker": "shop", "owner": owner, "attack": attack, "measure": "AUC", "secret": secret}
+    return {**words, "value": value, "nothing": 0.5, "at_home": None, "bound": None}
 
 
 def test_two_findings_of_a_run_are_two_columns_and_two_seeds_are_one(tmp_path: Path) -> None:
@@ -94,3 +97,23 @@ def test_two_findings_of_a_run_are_two_columns_and_two_seeds_are_one(tmp_path: P
     (tmp_path / "found.jsonl").write_text("\n".join(map(json.dumps, lines)))
     (tmp_path / "README.md").write_text("<!-- audit: found.jsonl of: a guess -->\n<!-- end of table -->\n")
     assert "| attacker | a guess, AUC |" in refresh(tmp_path / "README.md")
+
+
+def test_two_owners_are_two_columns_and_no_attack_of_a_name_is_refused() -> None:
+    run = {
+        "method": "split-nn",
+        "data": "credit",
+        "seed": 0,
+        "rows": {"aligned": 9, "labelled": 9},
+        "metrics": {"auc": 0.7},
+        "wire": "float32",
+        "config": {"method": {}, "metric": "auc"},
+        "config_hash": "0",
+        "audit": [finding("an inverse", 0.9, owner="one"), finding("an inverse", 0.1, owner="two")],
+    }
+    heads, (row,) = audited([run])
+    cells = dict(zip(heads, row, strict=True))
+    assert (cells["an inverse, AUC (one)"], cells["an inverse, AUC (two)"]) == ("0.900 (0.500)", "0.100 (0.500)")
+    assert cells["seeds"] == "1"
+    with pytest.raises(InputError, match="no attack of these audits has 'a guess' in its name"):
+        audited([run], attack="a guess")

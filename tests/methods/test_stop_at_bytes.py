@@ -183,6 +183,16 @@ def test_what_else_a_batch_sends_is_reckoned_with(name: str) -> None:
     assert len(ends) > 4
 
 
+def test_rows_that_a_guest_does_not_have_are_not_reckoned_with_once_that_is_seen() -> None:
+    method, federation = FedCVT(epochs=9, batch_size=16, unaligned_batch_size=60), small_federation(guests=2)
+    whole = fit(method, federation, stop_at_bytes=ENOUGH)
+    assert whole.rows["unaligned"]["shop1"] < 30
+    gradients = [message.wire for message in whole.ledger.messages if message.kind == "gradients"]
+    limit = whole.ledger.wire - 1
+    stopped = fit(method, federation, stop_at_bytes=limit).ledger.wire
+    assert limit - 5 * max(gradients) < stopped <= limit  # a batch is four messages
+
+
 SHOTS: dict[str, Any] = {"guest_steps": 3, "host_epochs": 2, "batch_size": 16}
 GO_ON = {
     "few-shot": FewShot(**SHOTS, finetune_iterations=9),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from vesica.errors import InputError
 from vesica.report import leakage
 
 
@@ -59,3 +60,29 @@ def test_results_without_an_audit_are_refused(
     monkeypatch.setattr(sys, "argv", ["leakage", str(tmp_path / "found.jsonl"), "--out", str(tmp_path / "a.svg")])
     assert leakage.main() == 2
     assert "has no audited run" in capsys.readouterr().err
+
+
+def test_runs_that_differ_in_more_than_the_defence_are_refused() -> None:
+    other = {**LINES[0], "config": {"method": {"iso_gradients": 1.0, "epochs": 9}, "metric": "auc"}}
+    with pytest.raises(InputError, match="the runs of split-nn differ in more than 'iso_gradients'"):
+        leakage.of_methods([*LINES, other], "iso_gradients")
+
+
+def test_a_method_without_a_finding_keeps_the_others_in_their_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[dict[str, Any]] = []
+    monkeypatch.setattr(leakage, "draw_lines", lambda axes, lines, **words: drawn.append(dict(lines)))
+    silent = [{**each, "audit": each["audit"][:2]} if each["method"] == "split-nn" else each for each in LINES]
+    leakage.picture(silent, field="iso_gradients")
+    assert [list(lines) for lines in drawn] == [["split-nn", "fedhssl"]] * 2
+    assert drawn[1]["split-nn"] == []
+    drawn.clear()
+    leakage.picture([{**each, "audit": each["audit"][:2]} for each in LINES], field="iso_gradients")
+    assert len(drawn) == 1
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "found.jsonl").write_text("\n".join(map(json.dumps, LINES)))
+    monkeypatch.setattr(
+        sys, "argv", ["leakage", str(tmp_path / "found.jsonl"), "--out", str(tmp_path / "no" / "a.svg")]
+    )
+    assert leakage.main() == 2

@@ -6,7 +6,7 @@ import json
 import re
 import statistics
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -117,9 +117,11 @@ def audited(lines: Sequence[Line], *, attack: str = "") -> tuple[list[str], list
                 by_attacker[finding["attacker"]][head].append(finding)
         for attacker, by_attack in by_attacker.items():
             cells = {head: cell_of(found) for head, found in by_attack.items()}
-            rows.append(shown | worth | {"attacker": attacker} | cells)
+            rows.append(shown | worth | {"seeds": str(len(runs)), "attacker": attacker} | cells)
+    if not rows:
+        raise InputError(f"no attack of these audits has '{attack}' in its name: write another after 'of:'")
     metrics = [head for head in METRICS if any(head in row for row in rows)]
-    first = [*(head for head in _AUDITED if any(head in row for row in rows)), *metrics, "attacker"]
+    first = [*(head for head in _AUDITED if any(head in row for row in rows)), *metrics, "seeds", "attacker"]
     attacks = sorted({head for row in rows for head in row} - set(first), key=natural)
     heads = [*first, *attacks]
     return heads, [[row.get(head, "–") for head in heads] for row in rows]
@@ -131,10 +133,18 @@ def natural(text: str) -> list[tuple[int, str]]:
 
 
 def headed(findings: Iterable[Line]) -> list[tuple[str, Line]]:
-    """The findings of a run, each with the head of its column; what is attacked is in it where that tells two apart."""
-    found = [(f["attacker"], f"{f['attack']}, {f['measure']}", f) for f in findings]
-    often = Counter((attacker, head) for attacker, head, _ in found)
-    return [(f"{head} ({f['secret'].strip(',')})" if often[who, head] > 1 else head, f) for who, head, f in found]
+    """The findings of a run with the heads of their columns; whose secret it is, and which, if that tells two apart."""
+    found = list(findings)
+    heads = [f"{f['attack']}, {f['measure']}" for f in found]
+    for more in ("owner", "secret"):
+        differ: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for head, f in zip(heads, found, strict=True):
+            differ[f["attacker"], head].add(f[more])
+        heads = [
+            f"{head} ({f[more].strip(',')})" if len(differ[f["attacker"], head]) > 1 else head
+            for head, f in zip(heads, found, strict=True)
+        ]
+    return list(zip(heads, found, strict=True))
 
 
 def cell_of(findings: Sequence[Line]) -> str:

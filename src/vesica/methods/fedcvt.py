@@ -97,6 +97,9 @@ class FedCVT(LabelDefences):
                 optimiser.zero_grad()
                 cross.loss(given, memory.counts).backward()
                 optimiser.step()
+                if limit is not None:
+                    shown = zip(me.guests, received, strict=True)
+                    limit.beside = {name: len(part) - len(batch) for name, part in shown}
                 then = None if limit is None else limit.after(number, last_epoch=epoch + 1 == self.epochs)
                 for link, part in zip(me.guests.values(), received, strict=True):
                     training.give(link, part.grad, labels=given.labels, scalars={} if then is None else {"then": then})

@@ -36,13 +36,15 @@ class ByteLimit:
         scored: int,
         must_score: bool,
         rows_after: int,
+        beside: int = 0,
         twice: Sequence[str] = (),
     ) -> None:
-        """`batches` are the most rows that a guest sends of an epoch's batches; those `twice` send them again.
+        """`batches` are the rows of an epoch's batches; a guest may add `beside`, and those `twice` send them again.
 
         After an epoch they send `scored` rows, and `rows_after` in the end.
         """
         self._me, self._limit, self._batches, self._twice = me, limit, batches, twice
+        self.beside = dict.fromkeys(me.guests, beside)  # the most, until it is seen what each does
         # A verdict of two false words is the longest.
         verdict = len(me.guests) * frame_bytes(Message("verdict", {}, {"better": False, "stop": False}))
         after = self._up(rows_after) if rows_after else 0
@@ -70,21 +72,21 @@ class ByteLimit:
         return total + self._kept_back <= self._limit
 
     def _exchange(self, rows: int) -> int:
-        return self._up(rows) + self._rest(rows)
+        return self._of_batch("representations", rows, self._me.guests) + self._rest(rows)
 
     def _rest(self, rows: int) -> int:
         """What is to come of a batch once the guests' parts of it are here."""
-        return self._wire_bytes("gradients", rows, self._me.guests) + self._wire_bytes(
-            "representations", rows, self._twice
-        )
+        return self._of_batch("gradients", rows, self._me.guests) + self._of_batch("representations", rows, self._twice)
+
+    def _of_batch(self, kind: str, rows: int, guests: Iterable[str]) -> int:
+        return sum(self._wire_bytes(kind, rows + self.beside[guest], guest) for guest in guests)
 
     def _up(self, rows: int) -> int:
-        return self._wire_bytes("representations", rows, self._me.guests)
+        """Of representations from every guest."""
+        return sum(self._wire_bytes("representations", rows, guest) for guest in self._me.guests)
 
-    def _wire_bytes(self, kind: str, rows: int, guests: Iterable[str]) -> int:
-        """Of a message to or from each of these."""
-        dims, wire = self._me.dims, self._me.conversation.wire
-        return sum(_length(kind, rows, dims[guest], wire) for guest in guests)
+    def _wire_bytes(self, kind: str, rows: int, guest: str) -> int:
+        return _length(kind, rows, self._me.dims[guest], self._me.conversation.wire)
 
 
 class TreeLimit:

@@ -212,10 +212,11 @@ class EndToEnd:
         return ByteLimit(
             me,
             stop_at_bytes,
-            [len(batch) + self.most_beside for batch in self.batches_of(me, 0)],  # the same in every epoch
+            [len(batch) for batch in self.batches_of(me, 0)],  # the same in every epoch
             scored=len(self.scored(me)),
             must_score=must_score,
             rows_after=rows_after,
+            beside=self.most_beside,
             twice=self.twice(me),
         )
 

@@ -21,9 +21,11 @@ def sweep_sections(audits: Sequence[Mapping[str, Any]], field: str) -> list[tupl
     sides = {host: [host], guests[0] if len(guests) == 1 else "the guests": guests}
     kinds = _kinds(settings)
     panels = "".join(_panel(settings, kind, metric, name=f"panel-{i}") for i, kind in enumerate(kinds))
-    bounded = any(each.bound is not None for setting in settings for each in setting.found.values())
+    found = [each for setting in settings for each in setting.found.values()]
+    bounded, at_home = (any(getattr(f, name) is not None for f in found) for name in ("bound", "at_home"))
     notes = f"A point for each value of {escape(field)}, in the order given. Low is little leakage. "
     notes += "Dashed: what knowing nothing gives; the top of the scale is knowing everything."
+    notes += " Dash-dotted: the same attack without the run." if at_home else ""
     notes += " Dotted: the most that the guarantee allows." if bounded else ""
     return [
         ("What it costs and what it saves", _summary(settings, field, metric, sides)),

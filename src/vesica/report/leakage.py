@@ -10,7 +10,7 @@ from vesica.errors import InputError, VesicaError
 from vesica.experiment.tables import read_lines
 from vesica.report.overview import standalone
 from vesica.report.page import METRICS
-from vesica.report.plots import FONT, INK
+from vesica.report.plots import FONT, INK, SOFT
 from vesica.report.sweep import Setting, settings_of
 from vesica.report.trade_off import Spot, draw_lines, look_of
 
@@ -27,15 +27,16 @@ def picture(lines: Sequence[Line], *, field: str) -> str:
     from matplotlib.figure import Figure
 
     found = {data: of_methods([each for each in lines if each["data"] == data], field) for data in names(lines, "data")}
-    height = len(found) * PANEL[1] + 1
+    height = len(found) * PANEL[1] + 1.4
     figure = Figure(figsize=(len(ATTACKS) * PANEL[0], height), dpi=72, facecolor="none")
-    figure.subplots_adjust(left=0.05, right=0.98, wspace=0.15, hspace=0.35, bottom=0.9 / height, top=1 - 0.7 / height)
+    figure.subplots_adjust(left=0.05, right=0.98, wspace=0.15, hspace=0.35, bottom=1.3 / height, top=1 - 0.7 / height)
     for row, (data, methods) in enumerate(found.items()):
         metric = METRICS.get(metric_of(lines, data), metric_of(lines, data))
         for column, (title, text) in enumerate(ATTACKS.items()):
-            axes = figure.add_subplot(len(found), len(ATTACKS), len(ATTACKS) * row + column + 1, facecolor="none")
-            curves = {method: spots for method, settings in methods.items() if (spots := spots_of(settings, text))}
-            draw_lines(axes, curves, across=f"the run's {metric}", up=f"{data}: AUC of {title}")
+            curves = {method: spots_of(methods.get(method, ()), text) for method in names(lines, "method")}
+            if any(curves.values()):
+                axes = figure.add_subplot(len(found), len(ATTACKS), len(ATTACKS) * row + column + 1, facecolor="none")
+                draw_lines(axes, curves, across=f"the run's {metric}", up=f"{data}: AUC of {title}")
     add_legend(figure, names(lines, "method"))
     title = f"What a guest finds out of the labels, as {field} grows"
     figure.suptitle(title, x=0.05, y=1 - 0.2 / height, ha="left", color=INK, fontsize=1.4 * FONT)
@@ -53,6 +54,10 @@ def metric_of(lines: Sequence[Line], data: str) -> str:
 
 def of_methods(lines: Sequence[Line], field: str) -> dict[str, list[Setting]]:
     """A data set's runs, by method and by strength of the defence; seeds together."""
+    for method in names(lines, "method"):
+        settings = [line["config"]["method"] for line in lines if line["method"] == method]
+        if any({**one, field: None} != {**settings[0], field: None} for one in settings):
+            raise InputError(f"the runs of {method} differ in more than '{field}': give those of one sweep")
     return {
         method: settings_of(
             [{"run": line, "findings": line["audit"]} for line in lines if line["method"] == method],
@@ -77,7 +82,9 @@ def add_legend(figure: "Figure", methods: Sequence[str]) -> None:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], linewidth=1.2, **look_of(number)) for number in range(len(methods))]  # type: ignore[arg-type]
-    figure.legend(handles, methods, loc="lower center", ncols=3, frameon=False, fontsize=FONT, labelcolor=INK)
+    handles += [Line2D([], [], linewidth=1, color=SOFT, linestyle=style) for style in ((0, (5, 4)), "dashdot")]
+    words = [*methods, "knowing nothing", "the same attack without the run"]
+    figure.legend(handles, words, loc="lower center", ncols=3, frameon=False, fontsize=FONT, labelcolor=INK)
 
 
 def main() -> int:
@@ -91,7 +98,7 @@ def main() -> int:
         if not lines:
             raise InputError(f"{asked.results} has no audited run: give what `vesica reproduce audit` wrote")
         asked.out.write_text(picture(lines, field=asked.field))
-    except VesicaError as error:
+    except (VesicaError, OSError) as error:
         print(f"vesica: {error}", file=sys.stderr)
         return 2
     return 0

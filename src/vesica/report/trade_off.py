@@ -37,10 +37,16 @@ def panel(lines: Mapping[str, Sequence[Spot]], *, across: str, up: str, name: st
 
 
 def draw_lines(axes: "Axes", lines: Mapping[str, Sequence[Spot]], *, across: str, up: str) -> None:
-    """Lines from one strength of a defence to the next, over a dashed one for knowing nothing."""
+    """Lines from one strength of a defence to the next, each as its place among them says; one may have no spot.
+
+    A dashed line is for knowing nothing, a dash-dotted one for the same attack without the run.
+    """
     spots = list(chain.from_iterable(lines.values()))
     nothing = fmean(spot.finding.nothing for spot in spots)
     axes.axhline(nothing, color=SOFT, linewidth=1, linestyle=(0, (5, 4)))
+    homes = [spot.finding.at_home for spot in spots if spot.finding.at_home is not None]
+    if homes:
+        axes.axhline(fmean(homes), color=SOFT, linewidth=1, linestyle="dashdot")
     for number, line in enumerate(lines.values()):
         _draw(axes, line, **look_of(number))
     _limit(axes, spots)

@@ -17,11 +17,13 @@ from federations import quick, small_federation
 from vesica.attacks.completion import Completion
 from vesica.attacks.inversion import Inversion
 from vesica.attacks.membership import bound
+from vesica.attacks.stand_in import StandIn
 from vesica.data import Federation, Overlap, PartyData, Table, TestRows
 from vesica.errors import InputError, RunFolderError
 from vesica.experiment import fit
 from vesica.experiment.again import remake_federation
 from vesica.experiment.audit import Audit, Finding, Shadows, audit, by_shadows, feature_attacks, sweep
+from vesica.experiment.audit.transcript import Transcript
 from vesica.methods import FedOnce, OneShot, SplitNN
 
 ONE_SHOT = OneShot(guest_steps=10, host_epochs=2, batch_size=16)
@@ -236,3 +238,16 @@ def test_what_a_top_that_was_averaged_adds_is_tried(tmp_path: Path, monkeypatch:
     helped = found(audited, "bank", "an inverse of the representations, with its encoder's top")
     assert len(helped) == len(found(audited, "bank", "an inverse of the representations (")) > 0
     assert not found(audited, "shop1", "top")
+
+
+def test_the_top_that_is_used_is_the_last_one_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit(quick("fedhssl"), small_federation(rows=120, keep=60), out=tmp_path / "run", keep_messages=True)
+    run, used = Transcript.open(tmp_path / "run"), []
+    monkeypatch.setattr(StandIn, "__post_init__", lambda self: used.append(self.top))
+    feature_attacks.ways_of(run, run.views["bank"], "shop1", "representations", device="cpu")
+    sent = [seen.message.tensors for seen in run.views["bank"].received if seen.kind == "weights"]
+    assert len(sent) > 1
+    (top,) = used
+    assert top
+    assert all(torch.equal(weight, sent[-1][f"top.{name}"]) for name, weight in top.items())
+    assert any(not torch.equal(weight, sent[0][f"top.{name}"]) for name, weight in top.items())
