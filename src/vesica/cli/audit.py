@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vesica.cli.options import DataDir
+from vesica.cli.options import DataDir, Device
 
 if TYPE_CHECKING:
     from vesica.attacks.completion import Style
@@ -34,6 +34,7 @@ def audit(
     out: Annotated[Path | None, typer.Option(help="with --sweep: the folder of its runs")] = None,
     data_dir: DataDir = None,
     seed: Annotated[int, typer.Option(help="of the attacks")] = 0,
+    device: Device = "cpu",
     json_file: Annotated[str | None, typer.Option("--json", help="write it as JSON to this file, - for stdout")] = None,
     report: Annotated[Path | None, typer.Option(help="write it to this HTML file")] = None,
 ) -> None:
@@ -61,6 +62,7 @@ def audit(
             attacks=attack or ATTACKS,
             styles=styles,
             seed=seed,
+            device=device,
             kept=json_file,
         )
         if json_file == "-":
@@ -72,7 +74,8 @@ def audit(
         return
     if out is not None:
         raise InputError("--out goes with --sweep: an audit of one run writes --json and --report")
-    found = run_audit(folder, known=known, attacks=attack or ATTACKS, styles=styles, seed=seed, begin=announce)
+    chosen: dict[str, Any] = {"attacks": attack or ATTACKS, "styles": styles, "seed": seed, "device": device}
+    found = run_audit(folder, known=known, begin=announce, **chosen)
     if shadows:
         with watch() as progress:
             federation = remake_federation(folder, data_dir=data_folder(data_dir))
@@ -95,6 +98,7 @@ def run_sweep(
     attacks: Collection[str],
     styles: Sequence[Style],
     seed: int,
+    device: str,
     kept: str | None,
 ) -> list[dict[str, Any]]:
     """A line each value, written to the file to be kept as they come: a kill loses none."""
@@ -107,7 +111,8 @@ def run_sweep(
     if not equals or out is None:
         raise InputError("write --sweep FIELD=VALUE,VALUE and give its runs a folder with --out")
     wanted = [value.strip() for value in values.split(",") if value.strip()]
-    options: dict[str, Any] = {"data_dir": data_dir, "known": known, "attacks": attacks, "styles": styles, "seed": seed}
+    options: dict[str, Any] = {"data_dir": data_dir, "known": known, "attacks": attacks, "styles": styles}
+    options |= {"seed": seed, "device": device}
     lines: list[dict[str, Any]] = []
     with watch() as progress:
         for value, found in sweep(folder, field, wanted, out=out, progress=progress, begin=announce, **options):

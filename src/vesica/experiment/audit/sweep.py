@@ -27,6 +27,7 @@ def sweep(
     attacks: Collection[str] = ATTACKS,
     styles: Sequence[Style] = STYLES,
     seed: int = 0,
+    device: str = "cpu",
     progress: Progress = silently,
     begin: Callable[[str], None] = lambda step: None,
 ) -> Iterator[tuple[str, Audit]]:
@@ -50,11 +51,12 @@ def sweep(
                 federation,
                 seed=run["seed"],
                 wire=run["wire"],
+                device=device,
                 out=there,
                 keep_messages=True,
                 progress=progress,
             )
-        yield value, audit(there, known=known, attacks=attacks, styles=styles, seed=seed)
+        yield value, audit(there, known=known, attacks=attacks, styles=styles, seed=seed, device=device)
 
 
 def refuse_another(folder: Path, method: Method, run: Mapping[str, Any]) -> None:
