@@ -7,6 +7,9 @@ import resource
 import secrets
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 
@@ -16,6 +19,8 @@ IDS, MANY = 100_000, 1_000_000
 SHARED = 0.5  # of each party's ids
 PEER = "a plain loop"
 MOST_SECONDS = 15.0  # of CPU, a party
+WARMING = 20_000  # ids: enough for processes to be worth starting
+LOOK_EVERY = 0.1  # seconds
 
 
 def measure() -> list[Measurement]:
@@ -40,14 +45,17 @@ def in_fresh_process(who: str, ids: int) -> dict[str, float]:
 
 
 def main(who: str, ids: int) -> dict[str, float]:
-    """CPU seconds a party, seconds of both, and by how many bytes an id they raise the peak of memory."""
+    """CPU seconds a party, seconds of both, and by how many bytes an id they raise the peaks of memory."""
     run = {"ours": ours, "plain": plain}[who]
-    run(range(100), range(100))  # imports are no one's
-    cpu, began, peak = cpu_seconds(), perf_counter(), peak_bytes()
-    found = run(range(ids), range(int(ids * (1 - SHARED)), ids + int(ids * (1 - SHARED))))
+    with watched() as before:
+        run(range(WARMING), range(WARMING))  # imports are no one's, those of the processes neither
+    cpu, began = cpu_seconds(), perf_counter()
+    with watched() as peaks:
+        found = run(range(ids), range(int(ids * (1 - SHARED)), ids + int(ids * (1 - SHARED))))
     assert found == int(ids * SHARED)
     seconds, taken = perf_counter() - began, cpu_seconds() - cpu
-    return {"cpu": taken / 2, "seconds": seconds, "bytes": (peak_bytes() - peak) / (2 * ids)}
+    rise = sum(peaks.values()) - sum(before.values())
+    return {"cpu": taken / 2, "seconds": seconds, "bytes": rise / (2 * (ids - WARMING))}
 
 
 def ours(host: range, guest: range) -> int:
@@ -84,9 +92,37 @@ def cpu_seconds() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def peak_bytes() -> int:
-    """Of this process alone; see guests.py."""
-    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) * 2**10
+@contextmanager
+def watched() -> Iterator[dict[str, int]]:
+    """The peak of this process and of each that it starts; of these as they were when last looked at."""
+    peaks, ended = dict[str, int](), threading.Event()
+
+    def look() -> None:
+        while not ended.wait(LOOK_EVERY):
+            peaks.update({process: peak for process in started() if (peak := peak_bytes(process))})
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield peaks
+    finally:
+        ended.set()
+        thread.join()
+        peaks["self"] = peak_bytes("self")
+
+
+def started() -> list[str]:
+    """By any thread of this process."""
+    return [process for path in Path("/proc/self/task").glob("*/children") for process in path.read_text().split()]
+
+
+def peak_bytes(process: str) -> int:
+    """Of one process; see guests.py. 0 where it has ended."""
+    try:
+        words = Path(f"/proc/{process}/status").read_text().partition("VmHWM:")[2].split()
+    except OSError:
+        return 0
+    return int(words[0]) * 2**10 if words else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """What NVFlare costs: start to first message, and a round trip of 1 MB; by hand, a run with 20 clients on one machine.
 
-python -m benchmarks.nvflare 20
+python -m benchmarks.nvflare 20 [FILE]
+
+FILE keeps its figures beside those of `python -m benchmarks --json FILE`.
 """
 
 import json
@@ -30,6 +32,7 @@ from vesica.protocol.journal import Journal
 MEGABYTE = 1_000_000
 TRIPS = 50
 REPEATS = 3
+FEW = 2  # clients of a run that one with many is set beside
 LIMIT = 600  # seconds that any of it may take
 METHOD = ("one-shot", "--set", "guest_steps=20", "--set", "host_epochs=3")
 
@@ -194,8 +197,28 @@ def timed(trip: object) -> list[float]:
     return seconds
 
 
-def run_many(clients: int) -> None:
-    """A whole run with so many clients on this machine: how long, and how much memory at most."""
+def measure_many(clients: int) -> list[Measurement]:
+    """A whole run with so many clients on this machine, beside one with few: what a client adds."""
+    few, many = run_many(FEW), run_many(clients)
+    name, peer = f"NVFlare: a run with {clients} clients", f"a run with {FEW}"
+    return [
+        Measurement(f"{name}, a client", many[0] / clients, peer, few[0] / FEW, 1),
+        Measurement(f"{name}, memory a client", many[1] / clients, peer, few[1] / FEW, 1, unit="GB"),
+    ]
+
+
+def keep(measurements: Sequence[Measurement], path: Path) -> None:
+    """Rows of other benchmarks that are there stay."""
+    from benchmarks.__main__ import machine, replaced
+
+    figures = {"machine": machine(), "measurements": [each.to_json() for each in measurements]}
+    if path.exists():
+        figures = replaced(json.loads(path.read_text()), figures)
+    path.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def run_many(clients: int) -> tuple[float, float]:
+    """A whole run with so many clients on this machine: how many seconds, and gigabytes at most."""
     with tempfile.TemporaryDirectory() as scratch, Processes() as processes:
         names = ["bank", *(f"g{number}" for number in range(1, clients + 1))]
         parties, began = make_parties(Path(scratch), clients), time.perf_counter()
@@ -206,8 +229,9 @@ def run_many(clients: int) -> None:
             time.sleep(1)
         codes = [process.poll() for process in started]
         seconds = time.perf_counter() - began
-        ended = f"{codes.count(0)} of {len(codes)} parties ended well after {seconds:.0f} s"
-        print(f"{clients} clients: {ended}, {most:.1f} GB at most")
+        if set(codes) != {0}:
+            raise RuntimeError(f"{codes.count(0)} of {len(codes)} parties ended well after {seconds:.0f} s")
+        return seconds, most
 
 
 def memory(processes: Sequence[subprocess.Popen[str]]) -> float:
@@ -225,7 +249,12 @@ def memory(processes: Sequence[subprocess.Popen[str]]) -> float:
 if __name__ == "__main__":
     argument = sys.argv[1]
     if argument.isdigit():
-        run_many(int(argument))
+        from benchmarks.__main__ import line as row_of
+
+        rows = measure_many(int(argument))
+        print(*map(row_of, rows), sep="\n")
+        for path in sys.argv[2:]:
+            keep(rows, Path(path))
     else:
         travel(Kit.open(Path(argument)))
         os._exit(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 
 from cli.conftest import Answer
 from engines.nvflare.organisations import Processes, command, free_port, prepare_all, write_tables
+from vesica.cli.nvflare import tell_the_host, wait_for_guests
+from vesica.engines.nvflare.kits import Kit
+from vesica.engines.nvflare.run_file import keep_waiting
 
 METHOD = ("one-shot", "--set", "guest_steps=20", "--set", "host_epochs=3")
 LIMIT = 300
@@ -106,7 +110,7 @@ def test_a_guest_looks_for_the_server_as_long_as_it_was_told(tmp_path: Path) -> 
         ("local.toml", "common = ", "common ", "local.toml cannot be read as TOML"),
         ("local.toml", '"common.csv"', '"nowhere.csv"', "nowhere.csv: `vesica nvflare align` writes them there"),
         ("federation.toml", '"bank"', '"bench"', "has the host 'bench' and the server is of 'bank'"),
-        ("shop.csv", "c000,", "x000,", "1 of the 90 common ids, such as 'c000', are not in the table of 'shop'"),
+        ("shop.csv", "cust000,", "x000,", "1 of the 90 common ids, such as 'cust000', are not in the table of 'shop'"),
     ],
 )
 def test_what_a_party_puts_into_its_folder_is_checked_before_anything_starts(
@@ -118,6 +122,51 @@ def test_what_a_party_puts_into_its_folder_is_checked_before_anything_starts(
     answer = vesica("nvflare", "start", path.parent, *METHOD)
     assert answer.code == 2
     assert said in answer.err
+
+
+@pytest.mark.parametrize(("away", "code", "said"), [({"shop"}, 2, ["'shop' did not come within 7 s"]), (set(), 0, [])])
+def test_a_host_whose_guest_does_not_come_back_says_who_and_ends_with_a_code(
+    away: set[str],
+    code: int,
+    said: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    keep_waiting(tmp_path, bytes(16), ["shop"])
+    monkeypatch.setattr("vesica.engines.nvflare.process.run_beside", lambda kit, program, arrive: away)
+    monkeypatch.setattr("vesica.cli.nvflare_process.os._exit", sys.exit)
+    kit = Kit.open(prepare_all(tmp_path, guests=["shop"]) / "bank")
+    with pytest.raises(SystemExit) as end:
+        wait_for_guests(kit, tmp_path, seconds=7.0)
+    assert end.value.code == code
+    words = capsys.readouterr().err
+    assert "'shop' had not ended; staying up to 7 s" in words
+    why = [line.removeprefix("vesica: ") for line in words.splitlines() if line.startswith("vesica: ")]
+    assert [sentence.partition(":")[0] for sentence in why] == said
+
+
+def test_a_host_that_waits_for_nobody_does_not_start_nvflare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vesica.engines.nvflare.process.run_beside", None)
+    wait_for_guests(Kit.open(prepare_all(tmp_path, guests=["shop"]) / "bank"), tmp_path, seconds=7.0)
+
+
+def test_a_guest_that_could_not_say_that_it_had_finished_tries_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried: list[str] = []
+    keep_waiting(tmp_path, bytes(16), ["bank"])
+    monkeypatch.setattr(
+        "vesica.engines.nvflare.process.run_beside", lambda kit, program, arrive: tried.append(kit.name)
+    )
+    monkeypatch.setattr("vesica.cli.nvflare_process.os._exit", sys.exit)
+    kit = Kit.open(prepare_all(tmp_path, guests=["shop"]) / "shop")
+    with pytest.raises(SystemExit) as end:
+        tell_the_host(kit, tmp_path, seconds=7.0)
+    assert (end.value.code, tried) == (0, ["shop"])
+    assert "'bank' may not know that; trying to tell it for up to 7 s" in capsys.readouterr().err
+    tell_the_host(kit, tmp_path, seconds=7.0)
+    assert tried == ["shop"]
 
 
 def test_without_nvflare_it_says_what_to_install(

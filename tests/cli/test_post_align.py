@@ -175,6 +175,8 @@ def test_the_command_counts_carries_and_says_what_trains_need(
     assert "ids in common: 2; to shop-common.csv" in said["shop"]
     rules = '[ids]: trim = true, case = "lower", pad = 0'
     assert f"every party needs the same rules in federation.toml, {rules}" in said["shop"]
+    last = "once all parties have ended, align.*.post may be removed from the inbox and the outbox in desks/shop"
+    assert said["shop"].splitlines()[-1] == last
 
 
 @pytest.mark.parametrize(

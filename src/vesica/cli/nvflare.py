@@ -110,7 +110,10 @@ def start(
     member = replace(site.member(plan, run or method), device=device, keep_messages=keep_messages)
     if (member.out / "result.json").exists():
         announce(f"{member.me}: this run is finished: {member.out}; another one needs another --run")
-        wait_for_guests(site.kit, member.out, seconds=arrive)
+        if site.kit.is_host:
+            wait_for_guests(site.kit, member.out, seconds=arrive)
+        else:
+            tell_the_host(site.kit, member.out, seconds=arrive)
         raise typer.Exit
     announce(where_the_server_is(site.kit))
 
@@ -133,6 +136,7 @@ def wait_for_guests(kit: Kit, folder: Path, *, seconds: float) -> None:
     from vesica.cli.display import announce
     from vesica.engines.nvflare.process import run_beside
     from vesica.engines.nvflare.run_file import recall_waiting
+    from vesica.errors import InputError
     from vesica.experiment.nvflare import see_off
 
     _, waiting = recall_waiting(folder)
@@ -140,7 +144,27 @@ def wait_for_guests(kit: Kit, folder: Path, *, seconds: float) -> None:
         names = ", ".join(f"'{name}'" for name in sorted(waiting))
         announce(f"{kit.name}: {names} had not ended; staying up to {seconds:g} s in case it is started again")
         with ending_the_process():
-            run_beside(kit, lambda line: see_off(line, folder, seconds=seconds), arrive=seconds)
+            away = run_beside(kit, lambda line: see_off(line, folder, seconds=seconds), arrive=seconds)
+            if away:
+                names = ", ".join(f"'{name}'" for name in sorted(away))
+                raise InputError(
+                    f"{names} did not come within {seconds:g} s: when it is started again, give this command again too"
+                )
+
+
+def tell_the_host(kit: Kit, folder: Path, *, seconds: float) -> None:
+    """A guest that was killed when it had finished could not say so, and its host may wait for it."""
+    from vesica.cli.display import announce
+    from vesica.engines.nvflare.farewell import report_end
+    from vesica.engines.nvflare.process import run_beside
+    from vesica.engines.nvflare.run_file import keep_waiting, recall_waiting
+
+    run, waiting = recall_waiting(folder)
+    if waiting:
+        announce(f"{kit.name}: '{kit.host}' may not know that; trying to tell it for up to {seconds:g} s")
+        keep_waiting(folder, run, ())  # tried once: a host that knows it has left for good
+        with ending_the_process():
+            run_beside(kit, lambda line: report_end(line.call, kit.host, run, seconds=seconds), arrive=seconds)
 
 
 def show(result: Result | None, folder: Path, *, json_file: str | None, report: Path | None) -> None:

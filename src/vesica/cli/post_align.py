@@ -60,6 +60,7 @@ def align(
     with watch() as progress:
         aligned = posted.run(out, workers=one_a_core(workers), progress=progress)
     tell([*to_carry(folder.leaving(label)), *outcome_of(member, aligned, federation=federation, out=out)])
+    tell([f"once all parties have ended, {label}.*.post may be removed from the inbox and the outbox in {desk}"])
 
 
 def telling_once() -> Callable[[Iterable[str]], None]:

@@ -149,9 +149,9 @@ class _Attending(Member):
 
     def save(self, folder: RunFolder, outcome: Outcome, said: Mapping[str, Any]) -> None:
         assert self.mailbox is not None
+        self.mailbox.leave_out(outcome.missing)
         self.mailbox.settle()
-        if self.mailbox.leads:
-            keep_waiting(folder.path, self.mailbox.run, self.mailbox.unended)
+        keep_waiting(folder.path, self.mailbox.run, self.mailbox.awaited)  # if it is killed before it has told them
         super().save(folder, outcome, said)
 
 
@@ -183,10 +183,14 @@ def attend(
     )
     with opened(line, mailbox):
         finish(_Attending(**{**vars(member), "plan": plan}, mailbox=mailbox).take_part(mailbox, engine="nvflare"))
+    keep_waiting(member.out, mailbox.run, mailbox.awaited if leads else ())
     if leads:
-        keep_waiting(member.out, mailbox.run, mailbox.unended)
-        for guest in sorted(mailbox.unended):
+        for guest in sorted(mailbox.awaited):
             tell(f"'{guest}' left before it had ended: when it is started again, give this command again too")
+        for guest in sorted(mailbox.unended - mailbox.awaited):
+            tell(f"'{guest}' was left out and has not ended: nothing here waits for it, and it can be stopped there")
+    elif mailbox.is_left_out:
+        tell(f"'{member.host}' finished the run without this party, which was late: what it learned is kept here alone")
 
 
 def see_off(line: Line, out: Path, *, seconds: float) -> set[str]:

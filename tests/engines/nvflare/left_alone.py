@@ -16,6 +16,8 @@ from pathlib import Path
 import torch
 import torch._dynamo  # an optimiser needs it: imported once, here, and not in every party's process
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
 from engines.nvflare.kill_sweep import Run
 from engines.nvflare.moments import SETTLED, Moments
 from engines.nvflare.organisations import SEED, prepare_all
@@ -24,7 +26,7 @@ METHOD = ("one-shot", "--set", "guest_steps=20", "--set", "host_epochs=3", "--se
 PATIENT, BRIEF = ("--liveness", "3", "--arrive", "60"), ("--arrive", "1")
 
 
-class Scene(Run):
+class OneLife(Run):
     """Nobody is started again."""
 
     def look_after(self, name: str) -> None:
@@ -36,13 +38,13 @@ class Scene(Run):
 
 def play(parties: Path, names: Sequence[str], options: Sequence[str], *, fatal: str | None = None) -> None:
     """The command at these parties, to its end; the guest may be killed by something."""
-    scene = Scene({name: parties / name for name in names}, [*METHOD, *options])
+    lives = OneLife({name: parties / name for name in names}, [*METHOD, *options])
     moments = {name: Moments({fatal: 1} if fatal and name == "shop" else {}) for name in names}
-    scene.to_its_end(moments)
+    lives.to_its_end(moments)
     said = {name: (parties / name / "said.txt").read_text() for name in names}
     for name in names:
         (parties / name / "said.txt").unlink()
-    print(json.dumps({n: {"code": scene.codes[n], "said": said[n], "did": moments[n].seen} for n in names}), flush=True)
+    print(json.dumps({n: {"code": lives.codes[n], "said": said[n], "did": moments[n].seen} for n in names}), flush=True)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from federations import quick
 from vesica.experiment.nvflare import prepare
 from vesica.methods import Method
 from vesica.methods.fedhssl import FedHSSL
@@ -28,6 +29,7 @@ TESTS = Path(__file__).parents[2]
 COMMON = 90
 SEED = 3
 LIMIT = 200  # seconds, on a machine with much else to do
+KEEPS = "split-nn"  # the run in which every message is kept
 METHODS: dict[str, Method] = {
     "one-shot": OneShot(guest_steps=20, host_epochs=3),
     "split-nn": SplitNN(epochs=2),
@@ -37,17 +39,24 @@ METHODS: dict[str, Method] = {
 }
 
 
+def chosen(name: str) -> Method:
+    """A method by its name, with settings that take a moment."""
+    return METHODS.get(name) or quick(name)
+
+
 def write_tables(folder: Path, guests: Sequence[str]) -> Path:
-    """Some customers are with one party only; the federation.toml."""
+    """Each party has twenty customers that no other has; the federation.toml."""
     random = np.random.default_rng(0)
-    ids = [f"c{number:03d}" for number in range(COMMON + 40)]
+    ids = [f"cust{number:03d}" for number in range(COMMON + 20 * (1 + len(guests)))]
     values = random.normal(size=(len(ids), 2 + 2 * len(guests)))
     bought = values @ random.normal(size=values.shape[1]) > 0
-    write(folder / "bank.csv", "id,a,b,bought", [(ids[r], *values[r, :2], int(bought[r])) for r in range(COMMON + 20)])
+    own = [(ids[r], *values[r, :2], int(bought[r])) for r in range(COMMON + 20)]
+    write(folder / "bank.csv", "id,bank-a,bank-b,bought", own)
     text = 'metric = "auc"\n[host]\nname = "bank"\ntable = "bank.csv"\nid = "id"\nlabel = "bought"\n'
     for number, name in enumerate(guests, start=1):
-        rows = [*range(COMMON), *range(COMMON + 20, COMMON + 40)]
-        write(folder / f"{name}.csv", "id,c,d", [(ids[r], *values[r, 2 * number : 2 * number + 2]) for r in rows])
+        rows = [*range(COMMON), *range(COMMON + 20 * number, COMMON + 20 * (number + 1))]
+        own = [(ids[r], *values[r, 2 * number : 2 * number + 2]) for r in rows]
+        write(folder / f"{name}.csv", f"id,{name}-a,{name}-b", own)
         text += f'[[guest]]\nname = "{name}"\ntable = "{name}.csv"\nid = "id"\n'
     (folder / "federation.toml").write_text(text)
     write(folder / "common.csv", "id", [(id,) for id in ids[:COMMON]])

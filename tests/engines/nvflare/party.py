@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from engines.nvflare.organisations import METHODS, SEED
+from engines.nvflare.organisations import KEEPS, SEED, chosen
 from vesica.alignment.programs import Alignment
 from vesica.engines.nvflare.line import Line
 from vesica.engines.nvflare.mailbox import Mailbox
@@ -36,7 +37,7 @@ def main(folder: Path, vanishing: str, runs: list[str]) -> None:
     torch.set_num_threads(1)
     site = Site.open(folder)
     if site.kit.name == vanishing:
-        setattr(type(METHODS[runs[0].partition(":")[0]]), "guest", vanish)  # noqa: B010
+        setattr(type(chosen(runs[0].partition(":")[0])), "guest", vanish)  # noqa: B010
 
     aligning = AlignmentMember.read(site.federation, site.kit.name, alignment=Alignment(), out=site.common)
 
@@ -47,8 +48,9 @@ def main(folder: Path, vanishing: str, runs: list[str]) -> None:
                 align_over(line, aligning, out=site.common, runs=site.runs, liveness=LIVENESS)
                 gather(folder, name, vanishing)
                 continue
-            plan = Plan(METHODS[name], seed=SEED, wait=float(wait) if wait else None)
-            attend(line, site.member(plan, name), finish=say, liveness=LIVENESS)
+            plan = Plan(chosen(name), seed=SEED, wait=float(wait) if wait else None)
+            member = replace(site.member(plan, name), keep_messages=name == KEEPS)
+            attend(line, member, finish=say, liveness=LIVENESS)
             gather(folder, name, vanishing)
 
     run_beside(site.kit, program, arrive=60)

@@ -15,7 +15,8 @@ import pytest
 
 from vesica.engines.nvflare.farewell import Farewell
 from vesica.engines.nvflare.mailbox import Mailbox
-from vesica.engines.nvflare.note import NO_RUN, Note, State
+from vesica.engines.nvflare.note import NO_RUN, OVER, Note, State
+from vesica.engines.nvflare.patience import Patience
 from vesica.engines.nvflare.peer import AHEAD, Peer
 from vesica.errors import InputError, LateError, ProtocolError, RunFolderError
 from vesica.protocol.journal import Journal
@@ -246,7 +247,7 @@ def test_the_next_run_hears_nothing_of_one_that_is_over(wires: Wires, tmp_path: 
     closing.join(5)
     assert not any(post.is_alive() for box in (bank.box, shop.box) for post in box._posts.values())
     fresh = Party(wires, "shop", tmp_path / "next" / "shop", "bank").join()
-    for state in (State.FINISHED, State.FAILED):
+    for state in OVER:
         fresh.box.answer("bank", bank.note("shop", bank.box._run, state))
     assert fresh.box._run == NO_RUN
     wires.boxes["bank"] = Party(wires, "bank", tmp_path / "next" / "bank", "shop").join().box
@@ -534,8 +535,9 @@ def test_a_host_that_has_finished_lets_a_guest_end_that_was_killed(wires: Wires,
     bank.die()
     farewell = Farewell(run, ["shop"])
     wires.boxes["bank"] = farewell  # type: ignore[assignment]
-    with pytest.raises(ProtocolError, match="'mallory' made a call and is not awaited"):
-        farewell.answer("mallory", Note(run, State.RUNNING).pack())
+    with pytest.raises(ProtocolError, match="'shop' made a call of another run"):
+        farewell.answer("shop", Note(b"f" * 16, State.FINISHED).pack())
+    assert farewell.waiting == {"shop"}
     again = Party(wires, "shop", tmp_path / "shop", "bank")
     again.journal.reach({"bank": (1, 0)})  # what the checkpoint says
     again.join()
@@ -547,6 +549,70 @@ def test_a_host_that_has_finished_lets_a_guest_end_that_was_killed(wires: Wires,
     again.box.close(State.FINISHED)
     farewell.stay(5)
     assert farewell.waiting == set()
+
+
+def test_a_host_that_stays_for_another_tells_a_guest_that_it_was_left_out(wires: Wires, tmp_path: Path) -> None:
+    bank, shop = pair(wires, tmp_path)
+    until(lambda: shop.box._run != NO_RUN)
+    bank.die()
+    farewell = Farewell(bank.box._run, ["clinic"])
+    wires.boxes["bank"] = farewell  # type: ignore[assignment]
+    with pytest.raises(
+        ProtocolError, match="'bank' has ended the run without this party, which waited for 'gradients'"
+    ):
+        shop.receive("bank", 1)
+    assert shop.box.is_left_out
+    assert farewell.waiting == {"clinic"}
+    wires.boxes = {"shop": shop.box}
+
+
+def test_who_is_left_out_is_not_awaited_and_hears_of_it_at_the_end_alone(wires: Wires, tmp_path: Path) -> None:
+    bank, shop = pair(wires, tmp_path)
+    until(lambda: bank.box._peers["shop"].state is State.RUNNING)
+    assert bank.box.awaited == {"shop"}
+    bank.box.leave_out(["shop"])
+    assert (bank.box.unended, bank.box.awaited) == ({"shop"}, set())
+    shop.box.answer("bank", bank.box._note(bank.box._peers["shop"]).pack())
+    assert not shop.box.is_left_out  # nobody has ended yet
+    bank.box.settle()
+    bank.box.close(State.FINISHED)
+    until(lambda: shop.box.is_left_out)
+    assert shop.box._peers["bank"].state is State.FINISHED
+
+
+def test_patience_is_short_with_who_was_given_up_or_was_never_there() -> None:
+    patience, peer = Patience(300.0, arrive=60.0, message=None), Peer("shop")
+    assert patience.tick == 2
+    assert patience.of_call(peer, 10_000_000) == 4  # it may not be listening, and will call
+    peer.met = True
+    assert patience.of_call(peer, 0) == 15
+    peer.heard -= 7
+    assert not patience.ends_with(peer)
+    peer.late = True
+    assert patience.ends_with(peer)
+    peer.heard += 2
+    assert not patience.ends_with(peer)
+    peer.late, peer.heard = False, peer.heard - 300
+    assert patience.ends_with(peer)
+
+
+def test_who_calls_during_a_call_that_fails_is_not_said_to_be_out_of_reach(wires: Wires, tmp_path: Path) -> None:
+    bank, shop = pair(wires, tmp_path)
+    until(lambda: shop.box._run != NO_RUN and bank.box._peers["shop"].met)
+    told, failed = list[str](), threading.Event()
+
+    def fail_while_it_calls(peer: str, note: bytes, seconds: float) -> None:
+        bank.box.answer("shop", shop.note("bank", bank.box._run, State.RUNNING))
+        failed.set()
+
+    bank.box._tell, bank.box._call = told.append, fail_while_it_calls
+    assert failed.wait(10)
+    failed.clear()
+    assert failed.wait(10)  # the first of these calls has been judged by now
+    assert told == []
+    wires.away.add("shop")
+    bank.box._call = lambda peer, note, seconds: None
+    until(lambda: told == ["'shop' cannot be reached; trying again"])
 
 
 def test_of_ten_thousand_mutated_calls_only_the_next_frame_of_this_run_is_taken(wires: Wires, tmp_path: Path) -> None:

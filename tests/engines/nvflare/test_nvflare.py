@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from engines.nvflare.organisations import METHODS, SEED, Processes, once, prepare_all
+from engines.nvflare.organisations import KEEPS, METHODS, SEED, Processes, once, prepare_all
 from vesica.data import Federation
 from vesica.experiment import fit
 
@@ -33,6 +34,8 @@ def run_all(folder: Path) -> None:
         started = {name: processes.start(PARTY, parties / name, "nobody", "align", *METHODS) for name in names}
         said = {name: process.communicate(timeout=LIMIT)[0] for name, process in started.items()}
         assert [process.returncode for process in started.values()] == [0, 0, 0], said
+    for name, words in said.items():
+        (parties / name / "said.txt").write_text(words)
 
 
 def test_every_party_has_the_common_ids_in_one_order_and_no_journal_is_left(parties: Path) -> None:
@@ -85,32 +88,39 @@ def test_the_models_are_those_of_one_process_bit_for_bit(simulated: tuple[str, P
 
 
 def test_no_party_has_anything_of_another(parties: Path) -> None:
-    """Neither a row nor a key nor an id beyond the common ones is in another's folder, its logs included."""
-    for party in ("bank", "shop", "clinic"):
-        secrets = planted(parties, party)
-        for other in ("bank", "shop", "clinic"):
-            if other != party:
-                files = [path for path in (parties / other).rglob("*") if path.is_file()]
-                assert files
-                for path in files:
-                    found = [secret for secret in secrets if secret in path.read_bytes()]
-                    assert found == [], path
+    """In another's folder, with its logs, its words and what it received, is neither a row nor a key nor an id."""
+    names = ("bank", "shop", "clinic")
+    held = {name: {path: path.read_bytes() for path in (parties / name).rglob("*") if path.is_file()} for name in names}
+    for name in names:
+        assert any("journal" in path.parts and KEEPS in path.parts for path in held[name])  # so messages are looked at
+        assert parties / name / "said.txt" in held[name]
+    for party, secrets in ((name, planted(parties, name)) for name in names):
+        own = b"".join(held[party].values())
+        assert all(any(shape in own for shape in shapes) for shapes in secrets)  # so the search would find them
+        others = [(path, content) for name in names if name != party for path, content in held[name].items()]
+        for path, content in others:
+            assert [shape for shapes in secrets for shape in shapes if shape in content] == [], path
 
 
-def planted(parties: Path, party: str) -> list[bytes]:
-    """Values of a party's rows, ids that it alone has, and its private key."""
+def planted(parties: Path, party: str) -> list[list[bytes]]:
+    """Values of a party's rows, its columns, the ids that it alone has, its private key: each in all its shapes."""
     (key,) = (parties / party / "startup").glob("*.key")
-    lines = (parties / party / f"{party}.csv").read_text().splitlines()
-    values = [line.split(",")[1].encode() for line in lines[1:10]]
+    heads, *lines = [line.split(",") for line in (parties / party / f"{party}.csv").read_text().splitlines()]
+    values = [shapes_of(line[1]) for line in lines[:3]]  # few: four bytes may be anywhere by chance
     common = (parties / party / "common.csv").read_text().split()
-    alone = [id.encode() for id in (line.split(",")[0] for line in lines[1:]) if id not in common]
-    assert alone
-    return [*values, *(alone if party == "bank" else []), key.read_bytes().splitlines()[1]]
+    alone = [[line[0].encode()] for line in lines if line[0] not in common]
+    assert len(alone) == 20
+    return [*values, *([head.encode()] for head in heads[1:]), *alone, [key.read_bytes().splitlines()[1]]]
+
+
+def shapes_of(value: str) -> list[bytes]:
+    """A value as a file may hold it."""
+    return [value.encode(), struct.pack("<d", float(value)), struct.pack("<f", float(value))]
 
 
 def test_every_party_has_ended_and_its_host_knows(parties: Path) -> None:
     assert list(parties.glob("*/runs/*/nvflare-*")) == []
-    assert list(parties.glob("*/runs/*/*/journal")) == []
+    assert {path.parts[-3] for path in parties.glob("*/runs/*/*/journal")} == {KEEPS}
 
 
 def test_nothing_that_a_run_needs_is_in_the_guards_way(parties: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from vesica.engines.nvflare.note import LARGEST, NO_LIFE, NO_RUN, Note, State
+from vesica.engines.nvflare.note import LARGEST, NO_LIFE, NO_RUN, OVER, Note, State
 from vesica.engines.nvflare.patience import LIVENESS, Patience
 from vesica.engines.nvflare.peer import Peer, Tell
 from vesica.engines.nvflare.run_file import keep_ended, keep_run, recall_ended, recall_run
@@ -130,6 +130,22 @@ class Mailbox:
         """Peers that have not said that they have finished."""
         return {peer.name for peer in self._peers.values() if peer.state is not State.FINISHED}
 
+    @property
+    def awaited(self) -> set[str]:
+        """Of these, the ones that the run was not finished without."""
+        return {name for name in self.unended if not self._peers[name].left_out}
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the host has said that it finished without this party."""
+        return any(peer.excludes for peer in self._peers.values())
+
+    def leave_out(self, guests: Iterable[str]) -> None:
+        """The run is finished without them, as the host's journal knows even if they were late in an earlier life."""
+        with self._changed:
+            for name in guests:
+                self._peers[name].late = self._peers[name].left_out = True
+
     def settle(self) -> None:
         """Stay until the peers have in their journals what was sent: then this party's may go.
 
@@ -237,7 +253,8 @@ class Mailbox:
     def _note(self, peer: Peer) -> Note:
         durable = self._outbox.durable_through(peer.name)  # first: it never overtakes what is read after it
         taken = self._outbox.received_through(peer.name)
-        state = State.REFUSING if peer.foreign else self._state
+        state = State.LEFT_OUT if peer.left_out and self._state is State.FINISHED else self._state
+        state = State.REFUSING if peer.foreign else state
         return self._signed(Note(self._run, state, arrived=peer.arrived, taken=taken, durable=durable), peer)
 
     def _signed(self, note: Note, peer: Peer) -> Note:
@@ -253,7 +270,7 @@ class Mailbox:
             peer.state, peer.there = note.state, None
             return False
         new = self._run == NO_RUN and not self.leads
-        if new and note.state in (State.FINISHED, State.FAILED):  # a run that is over is not the one that begins here
+        if new and note.state in OVER:  # a run that is over is not the one that begins here
             return False
         in_this = (new or note.run == self._run) and note.state is not State.REFUSING
         if not in_this or not self._has_sent(peer, note.arrived):

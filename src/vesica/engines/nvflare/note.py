@@ -27,6 +27,10 @@ class State(IntEnum):
     REFUSING = 2  # the other is in another run
     FINISHED = 3
     FAILED = 4
+    LEFT_OUT = 5  # finished, and without the party that hears it
+
+
+OVER = (State.FINISHED, State.FAILED, State.LEFT_OUT)
 
 
 @dataclass(frozen=True)

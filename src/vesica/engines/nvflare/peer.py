@@ -22,6 +22,8 @@ class Peer:
     state: State = State.PREPARING
     foreign: bool = False  # it is in another run
     late: bool = False  # it was given up
+    left_out: bool = False  # the run went on without it
+    excludes: bool = False  # it has ended the run without this party
     there: int | None = None  # so many of our frames have arrived there; None: it has not said
     taken: int = 0  # so many are in its journal
     durable: int = 0  # so many are on its disk for good
@@ -43,7 +45,9 @@ class Peer:
         return True
 
     def learn(self, note: Note) -> None:
-        self.state, self.there, self.foreign = note.state, note.arrived, False
+        self.excludes = note.state is State.LEFT_OUT
+        self.state = State.FINISHED if self.excludes else note.state
+        self.there, self.foreign = note.arrived, False
         self.taken, self.durable = max(self.taken, note.taken), max(self.durable, note.durable)
 
     @property
