@@ -91,10 +91,10 @@ def test_pairs_that_are_made_up_are_learned_from_and_never_judged_by(encoder: nn
         more = torch.randn(1000, 6)
         return encoder(more).detach(), more
 
-    def share(helper: Callable[[tuple[Tensor, Tensor]], tuple[Tensor, Tensor]] | None) -> float:
+    def share(make_up: Callable[[tuple[Tensor, Tensor]], tuple[Tensor, Tensor]] | None) -> float:
         torch.manual_seed(0)
         guess = Inversion(steps=(300,)).guess(
-            shown[:few], inputs[:few], representations=shown[few:], schema=SCHEMA, make_up=helper
+            shown[:few], inputs[:few], representations=shown[few:], schema=SCHEMA, make_up=make_up
         )
         found = recovery(guess, inputs[few:], known=inputs[:few], schema=SCHEMA).error
         assert found is not None
