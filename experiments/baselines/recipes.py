@@ -36,6 +36,7 @@ def tune_messages(seeds: int) -> Sequence[Case]:
         for method in (
             SplitNN(epochs=Q * epochs, batch_size=batch_size, learning_rate=rate),
             FedBCD(epochs=epochs, batch_size=batch_size, learning_rate=rate, local_steps=Q),
+            FedBCD(epochs=epochs, batch_size=batch_size, learning_rate=100 * rate, local_steps=Q, descent="sgd"),
         )
         for seed in range(seeds)
     ]

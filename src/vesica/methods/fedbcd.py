@@ -15,7 +15,7 @@ from vesica.methods.label_claims import protected
 from vesica.methods.label_defences import LabelDefences
 from vesica.models import Head
 from vesica.protocol import Guest, Host, Message
-from vesica.protocol.end_to_end import Augment, Batch, EndToEnd
+from vesica.protocol.end_to_end import Augment, Batch, Descent, EndToEnd
 from vesica.protocol.message import Scalar
 
 Order = Literal["parallel", "sequential"]
@@ -42,6 +42,7 @@ class FedBCD(LabelDefences):
     augment: Augment = "none"  # as split-nn has it; the updates of a batch see the same views
     local_steps: int = 5  # Q
     order: Order = "parallel"
+    descent: Descent = "adam"  # the paper's is plain "sgd", whose updates shrink with the gradients that they repeat
     proximal: float = 0.0  # mu: how strongly a party is held near to where it stood before the updates of a batch
 
     def guest(self, me: Guest) -> None:
@@ -62,6 +63,7 @@ class FedBCD(LabelDefences):
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             augment=self.augment,
+            descent=self.descent,
             protect=self.protection(),
             local_steps=self.local_steps,
             order=self.order,

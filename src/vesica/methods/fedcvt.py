@@ -83,7 +83,7 @@ class FedCVT(LabelDefences):
         trained: dict[str, nn.Module] = {"classifiers": cross.classifiers}
         if me.encoder is not None:
             trained["encoder"] = me.encoder
-        optimiser, stopping = training.adam(*trained.values()), Stopping(trained, patience=self.patience)
+        optimiser, stopping = training.optimiser_of(*trained.values()), Stopping(trained, patience=self.patience)
         memory = Memory(gather(me))
         parts: dict[str, Stateful] = {**trained, "optimiser": optimiser, "stopping": stopping, "memory": memory}
         limit = training.limit(me, must_score=True)

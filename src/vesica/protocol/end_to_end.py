@@ -23,6 +23,7 @@ from vesica.protocol.message import Message, Scalar
 from vesica.protocol.party import Guest, Host, Party
 
 Augment = Literal["none", "weak"]
+Descent = Literal["adam", "sgd"]
 View = Callable[[Tensor], Tensor]  # from rows to what an encoder sees of them
 Loss = Callable[[Sequence[Tensor]], Tensor]  # of a batch, from the guests' parts of it
 Penalty = Callable[[], Tensor]
@@ -52,6 +53,7 @@ class EndToEnd:
     learning_rate: float
     weight_decay: float
     augment: Augment
+    descent: Descent = "adam"
     protect: GradientProtection = field(default_factory=GradientProtection)  # the gradients that leave the host
 
     def follow(self, me: Guest, *, step: str) -> None:
@@ -59,7 +61,7 @@ class EndToEnd:
         assert me.encoder is not None
         if me.release is not None:
             raise InputError(f"{me.name}: end-to-end training sends rows as they are and has no noise for them")
-        view, optimiser = self.view(me), self.adam(me.encoder)
+        view, optimiser = self.view(me), self.optimiser_of(me.encoder)
         stopping = Stopping({"encoder": me.encoder}, patience=self.patience)
         stopping.take(better=True)  # as it is now, should the host find no epoch better
         parts: dict[str, Stateful] = {"encoder": me.encoder, "optimiser": optimiser, "stopping": stopping}
@@ -131,7 +133,7 @@ class EndToEnd:
         mine: dict[str, nn.Module] = {"head": me.head}
         if me.encoder is not None:
             mine["encoder"] = me.encoder
-        view, optimiser = self.view(me), self.adam(*mine.values())
+        view, optimiser = self.view(me), self.optimiser_of(*mine.values())
         stopping = Stopping(mine, patience=self.patience)
         if before is not None:
             stopping.judge(before)
@@ -236,9 +238,10 @@ class EndToEnd:
         views = views_of(me.encoder_spec.schema, me.inputs[own])
         return lambda rows: views.weak(me.inputs[rows])
 
-    def adam(self, *modules: nn.Module) -> torch.optim.Adam:
+    def optimiser_of(self, *modules: nn.Module) -> Optimizer:
         parameters = [parameter for module in modules for parameter in module.parameters()]
-        return torch.optim.Adam(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
+        kind = torch.optim.Adam if self.descent == "adam" else torch.optim.SGD
+        return kind(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
 
 
 def what_follows(gradients: Message) -> Then:
