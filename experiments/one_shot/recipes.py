@@ -58,7 +58,7 @@ COMPARED = (
 def cifar(overlap: int) -> FewShot:
     """The settings for CIFAR-10."""
     return FewShot(
-        guest_steps=180_000,
+        guest_steps=85_000,
         guest_patience=0,
         mu=7,
         lambda_u=2.0,
@@ -66,6 +66,7 @@ def cifar(overlap: int) -> FewShot:
         align="uniform",
         labelled_views="both",
         learning_rate=0.03,
+        weight_decay=1e-3,
         host_learning_rate=1e-3,
         host_weight_decay=0.0,
         finetune_iterations=FINETUNE[overlap],
