@@ -50,7 +50,7 @@ FEDCVT = FedCVT(joint_threshold=0.95, local_threshold=0.95, lambda_sim=1.0)
 # a third below the published): the number of epochs is fixed, as in the paper. `tune-baselines` chose FedBCD's rate.
 COMPARED = (
     SplitNN(epochs=200, patience=0),
-    FedBCD(epochs=100, patience=0, learning_rate=3e-4),
+    FedBCD(epochs=100, patience=0),
     FedCVT(epochs=100, patience=0),
 )
 

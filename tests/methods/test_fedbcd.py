@@ -68,7 +68,7 @@ def test_one_update_a_batch_is_split_nn_bit_for_bit(
 ) -> None:
     monkeypatch.setattr("vesica.protocol.party.Party.public_random", lambda me, purpose: same_batches(purpose))
     federation = small_federation(guests=2, host_features=host_features)
-    settings = {"epochs": 3, "batch_size": 16, "augment": augment}
+    settings = {"epochs": 3, "batch_size": 16, "learning_rate": 1e-3, "augment": augment}
     vanilla = fit(SplitNN(**settings), federation, seed=3)
     for proximal in (0.0, 9.0):  # a party is where it is held
         ours = fit(FedBCD(**settings, local_steps=1, proximal=proximal), federation, seed=3)
@@ -124,7 +124,7 @@ class ByHand:
         self.mine = {"bank": [self.head, *own], **{name: [self.encoders[name]] for name in self.guests}}
         of_party = {name: [p for m in modules for p in m.parameters()] for name, modules in self.mine.items()}
         self.optimisers = {
-            name: torch.optim.Adam(parameters, lr=1e-3, weight_decay=1e-5)
+            name: torch.optim.Adam(parameters, lr=3e-4, weight_decay=1e-5)
             if sgd is None
             else torch.optim.SGD(parameters, lr=sgd, weight_decay=1e-5)
             for name, parameters in of_party.items()

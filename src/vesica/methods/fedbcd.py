@@ -35,7 +35,7 @@ class FedBCD(LabelDefences):
     epochs: int = 100
     patience: int = 20
     batch_size: int = 32
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-4  # of five updates in a row; `tune-messages` and `tune-baselines` compared
     weight_decay: float = 1e-5
     hidden: tuple[int, ...] = (64,)
     join: str = "concat"
