@@ -65,6 +65,7 @@ def cifar(overlap: int) -> FewShot:
         threshold="adaptive",
         align="uniform",
         labelled_views="both",
+        strong_chance=1.0,
         learning_rate=0.03,
         weight_decay=1e-3,
         host_learning_rate=1e-3,

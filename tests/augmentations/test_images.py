@@ -86,26 +86,29 @@ def test_the_global_generator_decides_and_the_images_stay(view) -> None:
     assert torch.equal(images, before)
 
 
-def test_strong_blanks_at_most_a_quarter_of_a_half_and_mostly_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vesica.augmentations.images.apply", lambda levels, draw: levels)
+def test_strong_blanks_at_most_a_quarter_of_a_half_and_mostly_that() -> None:
     torch.manual_seed(0)
     white = torch.full((500, 3, 32, 16), 255, dtype=torch.uint8)
-    grey = (strong(white) * 255 == 127).all(dim=1).sum(dim=(1, 2))
+    grey = (strong(white, chance=0.0) * 255 == 127).all(dim=1).sum(dim=(1, 2))
     assert grey.max() == 64
     assert grey.min() >= 16
     assert (grey == 64).float().mean() > 0.3
 
 
-def test_two_operations_are_applied_each_as_often_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("views", "left_out"), [(ImageViews(), 4000), (ImageViews(chance=1.0), 0)])
+def test_two_operations_are_applied_half_of_the_time_each_or_as_often_as_asked(
+    views: ImageViews, left_out: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = []
     monkeypatch.setattr("vesica.augmentations.images.apply", lambda levels, draw: seen.append(draw) or levels)
     torch.manual_seed(0)
-    strong(pictures(1, 1, 8, 8).expand(8000, -1, -1, -1))
+    views.both(pictures(1, 1, 8, 8).expand(8000, -1, -1, -1))
     assert len(seen) == 2
     for draw in seen:
-        counts = torch.bincount(draw.operation)
-        assert len(counts) == 16
-        assert 400 < counts.min() <= counts.max() < 600
+        counts = torch.bincount(draw.operation, minlength=17)
+        assert len(counts) == 17
+        assert abs(counts[16] - left_out) < min(300, left_out + 1)
+        assert counts[:16].min() > (8000 - left_out) / 16 - 100
         assert set(draw.sign.tolist()) == {-1, 1}
         assert 0.48 < draw.amount.mean() < 0.52
 

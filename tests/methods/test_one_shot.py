@@ -251,14 +251,17 @@ def test_the_views_of_a_party_know_all_its_rows_but_the_test_rows(monkeypatch: p
     """What a masked value is replaced by is computed from these."""
     federation = small_federation(host_features=False)
     seen: list[Tensor] = []
+    chances: list[float] = []
     views_of = one_shot.views_of
 
-    def remembered(schema: Any, rows: Tensor) -> Any:
+    def remembered(schema: Any, rows: Tensor, *, chance: float) -> Any:
         seen.append(rows)
-        return views_of(schema, rows)
+        chances.append(chance)
+        return views_of(schema, rows, chance=chance)
 
     monkeypatch.setattr(one_shot, "views_of", remembered)
-    result = fit(TINY, federation)
+    result = fit(replace(TINY, strong_chance=0.75), federation)
+    assert chances == [0.75]
     rows = split_rows(federation).parties["shop1"]
     columns = federation.guests[0].table.columns.values()
     own = np.stack([values[np.concatenate([rows.aligned, rows.unaligned])] for values in columns], axis=1)
@@ -431,6 +434,7 @@ def test_another_number_of_classes_than_agreed_is_refused(classes: int, monkeypa
         ("temperature", 0.0, "temperature of one-shot and few-shot is 0.0: give a positive number"),
         ("temperature", -1.0, "temperature of one-shot and few-shot is -1.0: give a positive number"),
         ("temperature", float("nan"), "temperature of one-shot and few-shot is nan: give a positive number"),
+        ("strong_chance", 1.5, "strong_chance of one-shot and few-shot is 1.5: give a number from 0 to 1"),
         ("ema", 1.0, "ema of one-shot and few-shot is 1.0: give a number from 0 to just below 1"),
         ("ema", -0.1, "ema of one-shot and few-shot is -0.1: give a number from 0 to just below 1"),
     ],

@@ -2,13 +2,17 @@
 
 from torch import Tensor
 
-from vesica.augmentations.images import ImageViews, strong, weak
+from vesica.augmentations.images import CHANCE, ImageViews, strong, weak
 from vesica.augmentations.tables import TableViews
 from vesica.schema import Schema, TableSchema
 
 __all__ = ["ImageViews", "TableViews", "strong", "views_of", "weak"]
 
 
-def views_of(schema: Schema, rows: Tensor, *, corrupted: float = 0.6) -> ImageViews | TableViews:
+def views_of(
+    schema: Schema, rows: Tensor, *, corrupted: float = 0.6, chance: float = CHANCE
+) -> ImageViews | TableViews:
     """The views that fit a party's data; `rows` are the local training rows that a table's values are taken of."""
-    return TableViews(schema, rows, corrupted=corrupted) if isinstance(schema, TableSchema) else ImageViews()
+    if isinstance(schema, TableSchema):
+        return TableViews(schema, rows, corrupted=corrupted)
+    return ImageViews(chance=chance)

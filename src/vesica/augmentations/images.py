@@ -7,20 +7,25 @@ from vesica.augmentations.distortions import distorted
 from vesica.augmentations.operations import COUNT, Draw, apply, cut
 from vesica.errors import InputError
 
-OPERATIONS_EACH = 2  # RandAugment's n; all are applied, where a public code of FixMatch leaves half of them out
+OPERATIONS_EACH = 2  # RandAugment's n
+CHANCE = 0.5  # of each drawn operation to be applied, as in a public code of FixMatch
 
 
 class ImageViews:
     """Views for semi-supervised learning on images: the weak and the strong one have flips and crops of their own.
 
-    And a pair of equal rank for self-supervised learning.
+    And a pair of equal rank for self-supervised learning. `chance` is that of each operation which a strong view draws
+    to be applied.
     """
+
+    def __init__(self, *, chance: float = CHANCE) -> None:
+        self._chance = chance
 
     def weak(self, images: Tensor) -> Tensor:
         return weak(images)
 
     def both(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        return weak(images), strong(images)
+        return weak(images), strong(images, chance=self._chance)
 
     def pair(self, images: Tensor) -> tuple[Tensor, Tensor]:
         _check(images)
@@ -37,7 +42,7 @@ def weak(images: Tensor) -> Tensor:
     return _unit(_weak(images))
 
 
-def strong(images: Tensor) -> Tensor:
+def strong(images: Tensor, *, chance: float = CHANCE) -> Tensor:
     """The weak view, two random operations an image, then a grey square of half the shorter side.
 
     So at most a quarter of any image is grey, where a fixed 16 x 16 could blank a half of 32 x 16. The values become
@@ -46,14 +51,16 @@ def strong(images: Tensor) -> Tensor:
     levels = (_unit(_weak(images)) * 255).round()
     rows, _, height, width = levels.shape
     for _ in range(OPERATIONS_EACH):
-        levels = apply(levels, draw_operation(rows, levels.device))
+        levels = apply(levels, draw_operation(rows, levels.device, chance=chance))
     size = torch.full((rows,), min(height, width) // 2, device=levels.device)
     return cut(levels, size, centre=torch.rand(rows, 2, device=levels.device)) / 255
 
 
-def draw_operation(rows: int, device: torch.device) -> Draw:
+def draw_operation(rows: int, device: torch.device, *, chance: float) -> Draw:
+    applied = torch.rand(rows, device=device) < chance
+    operation = torch.randint(COUNT, (rows,), device=device)
     return Draw(
-        operation=torch.randint(COUNT, (rows,), device=device),
+        operation=torch.where(applied, operation, COUNT),
         amount=torch.rand(rows, device=device),
         sign=torch.randint(2, (rows,), device=device) * 2 - 1,
         centre=torch.rand(rows, 2, device=device),

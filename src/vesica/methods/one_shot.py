@@ -64,6 +64,7 @@ class OneShot:
     threshold: Threshold = "adaptive"
     align: Align = "none"
     labelled_views: LabelledViews = "weak"
+    strong_chance: float = 0.5  # of each of the two operations of a strong view to be applied; tables have none
     temperature: float = 1.0
     ema: float = 0.999
     learning_rate: float = 0.03
@@ -87,6 +88,10 @@ class OneShot:
             raise InputError("label_epsilon and gradient_epsilon each make the labels private: give one of them")
         if not self.temperature > 0:
             raise InputError(f"temperature of one-shot and few-shot is {self.temperature}: give a positive number")
+        if not 0 <= self.strong_chance <= 1:
+            raise InputError(
+                f"strong_chance of one-shot and few-shot is {self.strong_chance}: give a number from 0 to 1"
+            )
         if not 0 <= self.ema < 1:
             raise InputError(f"ema of one-shot and few-shot is {self.ema}: give a number from 0 to just below 1")
 
@@ -186,7 +191,7 @@ class OneShot:
             labels=known.labels[~held_out],
             unlabelled=everything[~torch.isin(everything, known.rows)],
             classes=me.task.outputs,
-            views=views_of(me.encoder_spec.schema, me.inputs[everything]),
+            views=views_of(me.encoder_spec.schema, me.inputs[everything], chance=self.strong_chance),
             steps=self.guest_steps,
             batch_size=self.batch_size,
             mu=self.mu,
