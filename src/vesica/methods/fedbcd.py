@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from vesica.learning.draws import random_state, set_random_state
 from vesica.methods.label_claims import protected
 from vesica.methods.label_defences import LabelDefences
 from vesica.models import Head
@@ -19,6 +21,7 @@ from vesica.protocol.end_to_end import Augment, Batch, Descent, EndToEnd
 from vesica.protocol.message import Scalar
 
 Order = Literal["parallel", "sequential"]
+Given = TypeVar("Given")
 
 
 @dataclass(frozen=True)
@@ -85,18 +88,21 @@ class LocalUpdates(EndToEnd):
     def follow_batch(self, me: Guest, seen: Tensor, optimiser: Optimizer) -> Message:
         encoder = me.encoder
         assert encoder is not None
-        anchors = weights_of(optimiser)
+        anchors, again = weights_of(optimiser), Again()
         gradients = super().follow_batch(me, seen, optimiser)
-        self.update(optimiser, lambda: encoder(seen).backward(gradients.tensor), anchors, times=self.local_steps - 1)
+        self.update(
+            optimiser, lambda: again(encoder, seen).backward(gradients.tensor), anchors, times=self.local_steps - 1
+        )
         if self.order == "sequential" and me.name != me.parties[-1]:
             with torch.no_grad():
-                me.host.send("representations", encoder(seen))
+                me.host.send("representations", again(encoder, seen))
         return gradients
 
     def lead_batch(
         self, me: Host, received: list[Tensor], batch: Batch, optimiser: Optimizer, *, scalars: Mapping[str, Scalar]
     ) -> None:
         anchors, stale = weights_of(optimiser), [part.detach() for part in received]
+        batch = replace(batch, loss=partial(Again(), batch.loss))
         if self.order == "sequential":
             self.update(optimiser, lambda: batch.loss(stale).backward(), anchors, times=self.local_steps)
             self.pass_on(me, stale, batch, scalars=scalars)
@@ -127,6 +133,20 @@ class LocalUpdates(EndToEnd):
             self.give(link, gradients, labels=batch.labels, scalars=scalars)
             if name != me.parties[-1]:
                 parts[number] = link.receive("representations", shape=leaf.shape).tensor
+
+
+class Again:
+    """Calls a function with the random numbers that torch would draw now, however often: the same dropout.
+
+    Gradients that came for one part of a network say nothing of the units that they found dropped.
+    """
+
+    def __init__(self) -> None:
+        self._draws = random_state()
+
+    def __call__(self, function: Callable[[Given], Tensor], given: Given) -> Tensor:
+        set_random_state(self._draws)
+        return function(given)
 
 
 def parameters_of(optimiser: Optimizer) -> list[Tensor]:
