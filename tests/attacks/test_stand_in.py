@@ -106,6 +106,23 @@ def test_pairs_that_are_made_up_are_learned_from_and_never_judged_by(encoder: nn
     assert all(any(torch.equal(row, known) for known in inputs[:few]) for row in to_judge)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_that_are_wrong_do_no_harm_though_few_rows_are_held_out(encoder: nn.Module, seed: int) -> None:
+    inputs, few = torch.randn(400, 6, generator=torch.Generator().manual_seed(seed)), 20
+    shown = encoder(inputs).detach()
+
+    def share(make_up: Callable[[tuple[Tensor, Tensor]], tuple[Tensor, Tensor]] | None) -> float:
+        torch.manual_seed(seed)
+        guess = Inversion(steps=()).guess(
+            shown[:few], inputs[:few], representations=shown[few:], schema=SCHEMA, make_up=make_up
+        )
+        found = recovery(guess, inputs[few:], known=inputs[:few], schema=SCHEMA).error
+        assert found is not None
+        return 1 - found
+
+    assert share(lambda known: (known[0] + torch.randn_like(known[0]), known[1])) > share(None) - 1e-6
+
+
 def test_a_top_of_another_encoder_is_refused(encoder: nn.Module) -> None:
     narrow = EncoderSpec.choose("mlp2", SCHEMA, dim=12)
     with pytest.raises(InputError, match="the encoder 'mlp2' has no top with weights like those sent"):

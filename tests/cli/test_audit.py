@@ -47,6 +47,9 @@ def test_it_says_what_is_proven_and_what_measured(vesica: Callable[..., Any], ru
     assert proven < answer.out.index("no mechanism of this run carries a guarantee") < measured < left
     assert "'shop1' guesses the labels of 40 aligned rows of 'bank' by k-means on the gradients" in answer.out
     assert "Membership inference was not asked for." in answer.out
+    assert "shadow" not in answer.out
+    answer = vesica("audit", run, "--attack", "membership")
+    assert "Membership inference with shadow federations was not asked for (--shadows)." in " ".join(answer.out.split())
 
 
 def test_the_json_has_all_of_it(vesica: Callable[..., Any], run: Path, tmp_path: Path) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from scipy.stats import beta
+from scipy.optimize import brentq
+from scipy.stats import beta, binom
 from torch import Tensor
 
 from vesica.errors import InputError
 
 SMALLEST_VARIANCE = 1e-12  # shadow models that all say the same
+POINTS = 500  # of a distribution, each as likely
 
 
 def confidence(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -56,29 +59,36 @@ def likelihood_ratio(target: Tensor, shadows: Tensor, *, trained: Tensor) -> Ten
 
 @dataclass(frozen=True)
 class Rate:
-    """A share of trials, with its exact 95 % interval (Clopper and Pearson, 1934)."""
+    """The share of members that pass a threshold, with a 95 % interval for the false-positive rate that was meant."""
 
     value: float
     low: float
     high: float
 
     @classmethod
-    def of(cls, hits: int, trials: int) -> Rate:
-        if not 0 <= hits <= trials or not trials:
-            raise InputError(f"a rate is of one or more trials and not {hits} of {trials}: give some rows")
-        low = 0.0 if hits == 0 else float(beta.ppf(0.025, hits, trials - hits + 1))
-        high = 1.0 if hits == trials else float(beta.ppf(0.975, hits + 1, trials - hits))
-        return cls(hits / trials, low, high)
+    def of(cls, hits: int, members: int, *, rank: int, outsiders: int, at: float) -> Rate:
+        """Of a threshold that was drawn, too: others pass the `rank`-th highest of them with a beta-distributed rate.
+
+        Members are taken to pass so many times as often as others. The interval lies above `at` just where so many of
+        them would pass in less than one of forty draws if they scored like others, and likewise above the multiple of
+        `at` that a guarantee allows. For any curve that is concave it is, if anything, too wide.
+        """
+        if not 0 <= hits <= members or not members or not 0 < rank <= outsiders:
+            raise InputError(f"a rate is of one or more rows and not {hits} of {members}: give some rows")
+        others = beta.ppf((np.arange(POINTS) + 0.5) / POINTS, rank, outsiders - rank + 1) / at
+
+        def so_many(rate: float) -> float:
+            return float(binom.sf(hits - 1, members, np.minimum(1, rate * others)).mean()) - 0.025
+
+        def so_few(rate: float) -> float:
+            return float(binom.cdf(hits, members, np.minimum(1, rate * others)).mean()) - 0.025
+
+        low = brentq(so_many, 0, 1) if hits else 0.0
+        high = brentq(so_few, 0, 1) if so_few(1) < 0 else 1.0
+        return cls(hits / members, low, high)
 
 
-@dataclass(frozen=True)
-class Caught(Rate):
-    """The share of members above a threshold, and that of non-members, whose interval says what the threshold is."""
-
-    false_positives: Rate
-
-
-def true_positive_rate(scores: Tensor, members: Tensor, *, at: float = 0.01) -> Caught | None:
+def true_positive_rate(scores: Tensor, members: Tensor, *, at: float = 0.01) -> Rate | None:
     """The share of members that score above a threshold which one more non-member passes with probability `at` or less.
 
     The threshold is the score of a non-member: the k-th highest of n of them is passed with probability k / (n + 1).
@@ -90,13 +100,12 @@ def true_positive_rate(scores: Tensor, members: Tensor, *, at: float = 0.01) -> 
             f"a true-positive rate needs a score and a membership a row, and a false-positive rate within 0..1, "
             f"not {tuple(scores.shape)}, {tuple(members.shape)} and {at}: give such, with no NaN"
         )
-    outsiders = scores[~members]
+    outsiders, inside = scores[~members], scores[members]
     rank = math.floor(at * (len(outsiders) + 1) + 1e-9)  # .29 * 100 is a little below 29
-    if not rank or not members.any():
+    if not rank or not len(inside):
         return None
     threshold = outsiders.sort(descending=True).values[rank - 1]
-    true, false = (Rate.of(int((some > threshold).sum()), len(some)) for some in (scores[members], outsiders))
-    return Caught(true.value, true.low, true.high, false_positives=false)
+    return Rate.of(int((inside > threshold).sum()), len(inside), rank=rank, outsiders=len(outsiders), at=at)
 
 
 def bound(epsilon: float, delta: float, *, at: float) -> float:

@@ -81,6 +81,8 @@ def audit(
             federation = remake_federation(folder, data_dir=data_folder(data_dir))
             trained = Shadows(remake_method(folder), federation, shadows)
             found = found.with_more(by_shadows(folder, trained, seed=seed, progress=progress, begin=announce))
+    elif "membership" in chosen["attacks"]:
+        found = found.with_more(["Membership inference with shadow federations was not asked for (--shadows)."])
     deliver([found.to_json()], json_file, one=True)
     if report is not None:
         write_audit(report, found.to_json())

@@ -44,7 +44,7 @@ HOW_TO_READ = (
     "Every figure says how far one attack got on the messages of this one run; whoever made this page compared its "
     "guesses with the truth, which the attacker cannot. <strong>An attack that fails is no proof of safety</strong>: "
     "a better one, or an attacker who knows more, may get further. Only what is proven holds against every attack, "
-    "and only for what it says it protects. “Without this run” is the same attack by a party that took no part: "
+    "and only for what it says it protects. “Without this run” is the best such attack by a party that took no part: "
     "only what lies beyond it came from the run."
 )
 
@@ -108,7 +108,7 @@ def _worst(found: Sequence[Finding], parties: Sequence[str]) -> str:
     worst = told[0]
     broken = "A figure below lies above what the guarantee allows: do not rely on it before that is explained."
     warning = f"<p><strong>{broken}</strong></p>" if any(each.beyond_its_bound for each in found) else ""
-    without = "" if worst.at_home is None else f" Without this run the same attack reaches {figure(worst.at_home)}."
+    without = "" if worst.at_home is None else f" Without this run such attacks reach {figure(worst.at_home)}."
     return (
         f'<p class="worst">{sentence(worst, parties)}</p>{bar(worst)}'
         f"<p>How: {escape(worst.attack)}. Needed: {escape(worst.needs)}. 95 % interval: {interval(worst)}.{without} "
@@ -134,7 +134,7 @@ def _measured(found: Sequence[Finding]) -> str:
     caption = "What was learned most first. Bar: from knowing nothing (left) to knowing everything (right), "
     caption += "grey where it may be chance; line in it: the 95 % interval"
     home, bound = any(each.at_home is not None for each in found), any(each.bound is not None for each in found)
-    caption += "; blue: the same attack without this run" if home else ""
+    caption += "; blue: the best such attack without this run" if home else ""
     caption += "; green: the most that the guarantee allows" if bound else ""
     rows = [(_about(each), _cells(each, home=home, bound=bound)) for each in found]
     shown = "".join(pictures(each) for each in found)

@@ -25,7 +25,7 @@ def sweep_sections(audits: Sequence[Mapping[str, Any]], field: str) -> list[tupl
     bounded, at_home = (any(getattr(f, name) is not None for f in found) for name in ("bound", "at_home"))
     notes = f"A point for each value of {escape(field)}, in the order given. Low is little leakage. "
     notes += "Dashed: what knowing nothing gives; the top of the scale is knowing everything."
-    notes += " Dash-dotted: the same attack without the run." if at_home else ""
+    notes += " Dash-dotted: what can be done without the run." if at_home else ""
     notes += " Dotted: the most that the guarantee allows." if bounded else ""
     return [
         ("What it costs and what it saves", _summary(settings, field, metric, sides)),

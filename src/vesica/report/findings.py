@@ -57,7 +57,7 @@ class Finding:
 
     @property
     def beyond(self) -> float:
-        """How much was learned that the same attack does not give without the run."""
+        """How much was learned that the attacker cannot do without the run."""
         base = max(self.nothing, self.at_home or 0.0)
         return (self.value - base) / (1 - base) if base < 1 else 0.0
 

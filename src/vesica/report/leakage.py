@@ -83,7 +83,7 @@ def add_legend(figure: "Figure", methods: Sequence[str]) -> None:
 
     handles = [Line2D([], [], linewidth=1.2, **look_of(number)) for number in range(len(methods))]  # type: ignore[arg-type]
     handles += [Line2D([], [], linewidth=1, color=SOFT, linestyle=style) for style in ((0, (5, 4)), "dashdot")]
-    words = [*methods, "knowing nothing", "the same attack without the run"]
+    words = [*methods, "knowing nothing", "what it can do without the run"]
     figure.legend(handles, words, loc="lower center", ncols=3, frameon=False, fontsize=FONT, labelcolor=INK)
 
 

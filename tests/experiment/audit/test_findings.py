@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from vesica.attacks.inversion import Inversion
+from vesica.attacks.membership import true_positive_rate
 from vesica.attacks.recovery import recovery
 from vesica.experiment.audit.feature_attacks import LEAST, shares_of
 from vesica.experiment.audit.findings import (
@@ -18,6 +19,7 @@ from vesica.experiment.audit.findings import (
     area,
     measure,
 )
+from vesica.experiment.audit.membership_attacks import beyond
 from vesica.schema import TableSchema
 
 
@@ -45,6 +47,17 @@ def test_clusters_that_know_a_part_are_told_apart(metric: UpToRenaming, classes:
     assert measured.told_apart
     assert measured.low < measured.value < measured.high
     assert measured.value == pytest.approx(0.67, abs=0.06)
+
+
+@pytest.mark.parametrize("outsiders", [147, 900])
+def test_members_that_score_like_others_are_not_told_apart(outsiders: int) -> None:
+    """The threshold is drawn from few others: its chance counts as much as that of the members."""
+    generator, members, told = torch.Generator().manual_seed(0), torch.arange(800 + outsiders) < 800, 0
+    for _ in range(200):
+        rate = true_positive_rate(torch.rand(len(members), generator=generator), members)
+        assert rate is not None
+        told += beyond(rate, 0.01).told_apart
+    assert told <= 12  # five are meant to be
 
 
 def test_scores_are_turned_once_and_not_for_every_draw() -> None:

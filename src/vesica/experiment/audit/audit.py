@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -14,7 +14,7 @@ from vesica.attacks.inversion import Inversion
 from vesica.attacks.view import ELSEWHERE, View
 from vesica.errors import InputError, nearest
 from vesica.experiment.audit.feature_attacks import reconstruct
-from vesica.experiment.audit.findings import Finding
+from vesica.experiment.audit.findings import Finding, Outcome
 from vesica.experiment.audit.label_attacks import by_completion, by_cosine, from_gradients
 from vesica.experiment.audit.membership_attacks import by_threshold
 from vesica.experiment.audit.transcript import Transcript
@@ -55,8 +55,9 @@ class Audit:
     statements: list[str]  # the run's own
     not_tried: list[str]  # and why
 
-    def with_more(self, findings: Iterable[Finding]) -> Audit:
-        return replace(self, findings=ranked([*self.findings, *findings]))
+    def with_more(self, outcomes: Iterable[Outcome]) -> Audit:
+        findings, reasons = sorted_out(outcomes)
+        return replace(self, findings=ranked([*self.findings, *findings]), not_tried=[*self.not_tried, *reasons])
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -68,6 +69,12 @@ class Audit:
             "statements": self.statements,
             "not_tried": self.not_tried,
         }
+
+
+def sorted_out(outcomes: Iterable[Outcome]) -> tuple[list[Finding], list[str]]:
+    """What was found, and what was not tried."""
+    every = list(outcomes)
+    return [each for each in every if isinstance(each, Finding)], [each for each in every if isinstance(each, str)]
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
@@ -92,13 +99,16 @@ def audit(
         raise InputError(f"known is {known}: give the number of rows known from elsewhere, 3 or more")
     check_choice(attacks, styles)
     run = Transcript.open(Path(folder))
-    findings: list[Finding] = []
-    refused: list[str] = []
-    for guesses in attacks_on(run, attacks, known=known, styles=styles, seed=seed, device=device, begin=begin):
+    outcomes: list[Outcome] = []
+    for attack, guesses in attacks_on(run, attacks, known=known, styles=styles, seed=seed, device=device, begin=begin):
         try:
-            findings += guesses
+            outcomes += guesses
         except InputError as error:  # one that cannot be run here does not keep the others from it
-            refused.append(f"One attack could not be run: {error}.")
+            outcomes.append(f"{ATTACKS[attack]} could not be run: {error}.")
+    left_out = [ATTACKS[left] for left in ATTACKS if left not in attacks]
+    if "completion" in attacks:
+        left_out += [f"{ATTACKS['completion']} in the style '{left}'" for left in get_args(Style) if left not in styles]
+    findings, reasons = sorted_out(outcomes)
     return Audit(
         run.result,
         run.parties,
@@ -108,8 +118,8 @@ def audit(
         list(run.result.get("statements", [])),
         [
             *not_tried(run),
-            *refused,
-            *(f"{ATTACKS[left]} was not asked for." for left in ATTACKS if left not in attacks),
+            *dict.fromkeys(reasons),
+            *(f"{left} was not asked for." for left in left_out),
         ],
     )
 
@@ -131,19 +141,21 @@ def attacks_on(
     seed: int,
     device: str,
     begin: Callable[[str], None],
-) -> Iterator[Iterator[Finding]]:
+) -> Iterator[tuple[str, Iterator[Outcome]]]:
+    """By the names of the attacks."""
     for view in run.views.values():
         begin(f"what '{view.party}' can infer")
         if "gradients" in attacks and view.party != run.host:
-            yield from_gradients(run, view, seed=seed)
-            yield by_cosine(run, view, known=known, seed=seed)
-        for style in styles if "completion" in attacks and view.party != run.host else ():
-            yield by_completion(run, view, Completion(style), known=known, seed=seed, device=device)
+            yield "gradients", from_gradients(run, view, seed=seed)
+            yield "gradients", by_cosine(run, view, known=known, seed=seed)
+        if "completion" in attacks and view.party != run.host:
+            tried = [Completion(style) for style in styles]
+            yield "completion", by_completion(run, view, tried, known=known, seed=seed, device=device)
         if "columns" in attacks:
-            yield reconstruct(run, view, Inversion(), known=known, seed=seed, device=device)
+            yield "columns", reconstruct(run, view, Inversion(), known=known, seed=seed, device=device)
     if "membership" in attacks:
         begin("what predictions tell")
-        yield by_threshold(run, seed=seed)
+        yield "membership", by_threshold(run, seed=seed)
 
 
 def received(view: View) -> Iterator[Got]:
@@ -164,9 +176,10 @@ def received(view: View) -> Iterator[Got]:
 
 
 NOT_ATTACKED = {
-    "weights": "whose change from epoch to epoch tells about the rows they were trained on",
-    "unaligned-representations": "numbers of rows that not all parties have",
-    "bins": "in which bin of a column a row lies",
+    "weights": "of which the last top of an encoder helps to invert representations; no attack here reads the others, "
+    "whose change from epoch to epoch tells about the rows they were trained on",
+    "unaligned-representations": "numbers of rows that not all parties have: no attack here reads them",
+    "bins": "in which bin of a column a row lies: no attack here reads them",
 }
 NEIGHBOURS = {
     "labels": "neighbours differ in one row's label",
@@ -198,7 +211,7 @@ def not_tried(run: Transcript) -> list[str]:
         said.append("Labels of a regression are not guessed, and membership is not inferred: no attack here does that.")
     kinds = {seen.kind for view in run.views.values() for seen in view.received}
     for kind in sorted(kinds & set(NOT_ATTACKED)):
-        said.append(f"'{kind}' crossed, {NOT_ATTACKED[kind]}: no attack here reads them.")
+        said.append(f"'{kind}' crossed, {NOT_ATTACKED[kind]}.")
     if run.run["method"] == "vertical-trees":
         said.append("XGBoost's own messages are counted and not kept: no attack was run on them.")
     return said

@@ -15,7 +15,7 @@ from vesica.attacks.recovery import Recovery, recovery
 from vesica.attacks.stand_in import StandIn
 from vesica.attacks.view import View
 from vesica.data.preparation import Preparation
-from vesica.experiment.audit.findings import Finding, Measured
+from vesica.experiment.audit.findings import Finding, Measured, Outcome
 from vesica.experiment.audit.transcript import Transcript
 from vesica.schema import TableSchema
 
@@ -33,13 +33,15 @@ MakeUp = Callable[[Pairs], Pairs]
 
 def reconstruct(
     run: Transcript, view: View, inversion: Inversion, *, known: int, seed: int, device: str = "cpu"
-) -> Iterator[Finding]:
+) -> Iterator[Outcome]:
     """A sender's columns from what it showed of its rows, and a few rows that are known in full from elsewhere."""
     for sender in (party for party in run.present if party != view.party):
         preparation = run.models[sender].preparation
         for kind in () if preparation is None else SHOWN:
             for times, (rows, shown) in view.by_times(kind, sender=sender).items():
                 if preparation is None or len(rows) < FEWEST:
+                    few = f"only {len(rows)} rows were shown {often(times)} ({FEWEST} or more would do)"
+                    yield f"The {kind} of '{sender}' were not inverted by '{view.party}' where {few}."
                     continue
                 order = torch.from_numpy(np.random.default_rng([seed, 3]).permutation(len(rows)))
                 mine, others = order.tensor_split([min(known, len(rows) // 2)])
@@ -53,7 +55,7 @@ def reconstruct(
                     yield Finding(
                         view.party,
                         sender,
-                        f"the columns of {len(others)} rows, shown {'once' if times == 1 else f'{times} times'},",
+                        f"the columns of {len(others)} rows, shown {often(times)},",
                         f"an inverse of the {kind}{helped} ({len(mine)} rows known)",
                         f"{len(mine)} of those rows in full, from elsewhere",
                         "share that came back",
@@ -61,6 +63,10 @@ def reconstruct(
                         detail="" if preparation.image is not None else most_of(columns),
                         pictures=() if preparation.image is None else pictures_of(truth[others], guess),
                     )
+
+
+def often(times: int) -> str:
+    return "once" if times == 1 else f"{times} times"
 
 
 def ways_of(run: Transcript, view: View, sender: str, kind: str, *, device: str) -> dict[str, MakeUp | None]:

@@ -41,7 +41,7 @@ class Finding:
     needs: str  # what the attacker has beside its own part of the run
     measure: str
     measured: Measured
-    at_home: float | None = None  # the same attack without this run: what the attacker can do anyway
+    at_home: float | None = None  # the best that the attacker can do anyway, without this run
     bound: float | None = None  # what a guarantee of this run lets any attack reach
     detail: str = ""
     pictures: tuple[tuple[str, str], ...] = ()  # of some rows: how they are, and as they were guessed; PNG in base64
@@ -52,7 +52,7 @@ class Finding:
 
     @property
     def beyond(self) -> float:
-        """How much was learned that neither knowing nothing gives nor the same attack without the run."""
+        """How much was learned that neither knowing nothing gives nor what can be done without the run."""
         return self.measured.beyond(max(self.measured.nothing, self.at_home or 0.0))
 
     @property
@@ -71,6 +71,7 @@ class Finding:
         return f"{said}). Needed: {self.needs}.{' ' + self.detail if self.detail else ''}"
 
 
+Outcome = Finding | str  # or what was not tried, and why
 Metric = Callable[[Tensor, Tensor], float]  # of guesses and the truth
 
 

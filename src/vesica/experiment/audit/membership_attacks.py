@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from vesica.attacks.membership import Rate, bound, confidence, true_positive_rate
-from vesica.experiment.audit.findings import Finding, Measured, area, measure
+from vesica.experiment.audit.findings import Finding, Measured, Outcome, area, measure
 from vesica.experiment.audit.transcript import Transcript
 
 AT = (0.01, 0.001)  # false-positive rates
 
 
-def by_threshold(run: Transcript, *, seed: int) -> Iterator[Finding]:
+def by_threshold(run: Transcript, *, seed: int) -> Iterator[Outcome]:
     """From how sure the model is of a row's own class: whoever may ask for predictions can do that."""
     if run.task.kind != "classification" or set(run.parties) != set(run.present):
         return
@@ -24,20 +24,24 @@ def by_threshold(run: Transcript, *, seed: int) -> Iterator[Finding]:
     yield from score(run, scores, torch.arange(len(rows)) < len(members), attack="a threshold on the loss", seed=seed)
 
 
-def score(run: Transcript, scores: Tensor, members: Tensor, *, attack: str, seed: int) -> Iterator[Finding]:
+def score(
+    run: Transcript, scores: Tensor, members: Tensor, *, attack: str, seed: int, detail: str = ""
+) -> Iterator[Outcome]:
     """What scores of rows tell about membership, beside what a guarantee for records allows."""
     count = int(members.sum())
     secret, needs = f"which of {len(members)} rows are the {count} trained on", "the rows, their labels and predictions"
 
     def finding(name: str, measured: Measured, at: float | None = None) -> Finding:
         limit = None if at is None else limit_of(run, at)
-        return Finding("whoever may ask for predictions", run.host, secret, attack, needs, name, measured, bound=limit)
+        who = "whoever may ask for predictions"
+        return Finding(who, run.host, secret, attack, needs, name, measured, bound=limit, detail=detail)
 
     yield finding("AUC", measure(area, scores, members.long(), nothing=0.5, seed=seed))
     for at in AT:
-        rate = true_positive_rate(scores, members, at=at)
-        if rate is not None:
-            yield finding(f"true-positive rate at {at:.1%} false positives", beyond(rate, at), at)
+        rate, name = true_positive_rate(scores, members, at=at), f"true-positive rate at {at:.1%} false positives"
+        others = len(members) - count
+        few = f"There is no {name} by {attack}: {others} rows that were not trained on are too few for it."
+        yield few if rate is None else finding(name, beyond(rate, at), at)
 
 
 def beyond(rate: Rate, at: float) -> Measured:

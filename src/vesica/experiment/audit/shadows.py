@@ -1,7 +1,8 @@
-"""Membership by likelihood ratios (LiRA): shadow federations on halves of the rows, as whoever has such rows can train.
+"""Membership by likelihood ratios (LiRA): shadow federations on random rows, as whoever has such rows can train.
 
 The pool is the rows that the run learned from and as many test rows, if there are; a third of these is left to test the
-shadows with. Each shadow has as many rows as the run, drawn from the pool; nobody in it has rows alone.
+shadows with. Each shadow has as many rows as the run, drawn from the pool; nobody in it has rows alone. With as many
+test rows in the pool as others it learns from half of it, as it should; with fewer, few shadows leave a row out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from vesica.data.federation import Federation, Overlap, PartyData, TestRows
 from vesica.data.rows import split_rows
 from vesica.data.table import Array
 from vesica.errors import InputError
-from vesica.experiment.audit.findings import Finding
+from vesica.experiment.audit.findings import Outcome
 from vesica.experiment.audit.membership_attacks import outputs_of, score
 from vesica.experiment.audit.transcript import Transcript
 from vesica.experiment.fit import fit, sort_out
@@ -73,10 +74,11 @@ def by_shadows(
     seed: int = 0,
     progress: Progress = silently,
     begin: Callable[[str], None] = lambda step: None,
-) -> Iterator[Finding]:
+) -> Iterator[Outcome]:
     """Which rows a run was trained on, from how sure its model and the shadows' are of their labels."""
     run = Transcript.open(folder)
     if run.task.kind != "classification" or set(run.parties) != set(run.present):
+        yield "Shadow federations were not trained: they are for a classification, and need every party's folder."
         return
     federation, labels = shadows.federation, run.labels
     pool = Pool.draw(run, federation, seed=seed)
@@ -89,9 +91,19 @@ def by_shadows(
         sure.append(confidence_of(result, federation, pool, labels[pool.rows], run.task.classes))
         trained.append(torch.from_numpy(np.isin(pool.ids, learned_from(shadows.method, shadow))))
     target = confidence(outputs_of(run, pool.rows), labels[pool.rows])
-    scores = likelihood_ratio(target, torch.stack(sure), trained=torch.stack(trained))
+    inside = torch.stack(trained)
+    scores = likelihood_ratio(target, torch.stack(sure), trained=inside)
     attack = f"likelihood ratios of {shadows.count} shadow federations"
-    yield from score(run, scores, pool.members, attack=attack, seed=seed)
+    yield from score(run, scores, pool.members, attack=attack, seed=seed, detail=strength_of(inside))
+
+
+def strength_of(trained: Tensor) -> str:
+    """How much shadows can tell: the fewer learned without a row, the weaker the attack."""
+    without = (~trained).sum(dim=0).double()
+    return (
+        f"A row is left out by {without.mean():.1f} of {len(trained)} shadow federations on average, "
+        f"and {(without == 0).double().mean():.0%} of the rows by none; half would tell most."
+    )
 
 
 def federation_of(federation: Federation, pool: Pool, ids: Array) -> Federation:
