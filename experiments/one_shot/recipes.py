@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 from vesica.experiment.recipes import Case, Recipe
 from vesica.methods import FedBCD, FedCVT, FewShot, OneShot, SplitNN
@@ -172,6 +173,25 @@ def tune_fedcvt(seeds: int) -> Sequence[Case]:
     ]
 
 
+def tune_cifar(seeds: int) -> Sequence[Case]:
+    """The settings for CIFAR-10, one changed at a time, in short runs on training images held out."""
+    chosen = replace(one_shot_of(cifar(256)), guest_steps=6_000)
+    changed: tuple[dict[str, Any], ...] = (
+        {},
+        {"strong_chance": 0.5},
+        {"weight_decay": 5e-4},
+        {"labelled_views": "weak"},
+        {"lambda_u": 1.0},
+        {"align": "none"},
+        {"threshold": "fixed"},
+    )
+    return [
+        Case(replace(chosen, **change), "cifar10", seed, overlap=256, hold_out=True)
+        for change in changed
+        for seed in range(seeds)
+    ]
+
+
 def tune_baselines(seeds: int) -> Sequence[Case]:
     """The learning rate of the methods that one-shot is compared with, on CIFAR-10's training images."""
     return [
@@ -191,6 +211,7 @@ RECIPES = {
     "label-privacy": Recipe("One-shot VFL on credit with private labels", label_privacy, seeds=5),
     "wires": Recipe("One-shot VFL with narrower values on the wire", wires, seeds=3),
     "fashion": Recipe("One-shot VFL with four guests on Fashion-MNIST", fashion, seeds=3),
+    "tune-cifar": Recipe("Settings of one-shot VFL on CIFAR-10, on rows held out", tune_cifar),
     "tune-baselines": Recipe("Learning rates of SplitNN, FedBCD and FedCVT, on rows held out", tune_baselines),
     "tune-credit": Recipe("Settings of one-shot VFL on credit, on rows held out", tune_credit, seeds=3),
     "tune-fedcvt": Recipe("Settings of FedCVT on credit, on rows held out", tune_fedcvt, seeds=2),
