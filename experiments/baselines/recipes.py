@@ -55,7 +55,7 @@ def attempts(seeds: int) -> Sequence[Case]:
         replace(few, order="sequential"),
         *(replace(few, proximal=mu) for mu in (0.1, 1.0)),
         replace(few, hidden=()),
-        replace(few, hidden=(), join="sum"),
+        replace(few, hidden=(), join="mean"),
     )
     return [
         Case(method, "mnist", seed, overlap=2000, draw=0, hold_out=True) for method in methods for seed in range(seeds)

@@ -71,6 +71,7 @@ def cifar(overlap: int) -> FewShot:
         weight_decay=1e-3,
         host_learning_rate=1e-3,
         host_weight_decay=0.0,
+        join="unit",
         finetune_iterations=FINETUNE[overlap],
     )
 

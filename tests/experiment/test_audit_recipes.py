@@ -35,7 +35,7 @@ def test_table_6_attacks_what_pre_training_left() -> None:
     methods = [case.method for case in made if isinstance(case.method, FedHSSL)]
     assert len(methods) == len(made)
     assert {(m.iso_representations, m.finetune_epochs) for m in methods} == {
-        (noise, epochs) for noise in (0.0, 0.1, 0.4) for epochs in (0, 100)
+        (noise, epochs) for noise in (0.0, 0.1, 0.4) for epochs in (0, 30, 100)
     }
 
 
@@ -66,8 +66,8 @@ def finding(
     return {**words, "value": value, "nothing": 0.5, "at_home": None, "bound": None}
 
 
-def test_two_findings_of_a_run_are_two_columns_and_two_seeds_are_one(tmp_path: Path) -> None:
-    once, often = "the columns of 9 rows, shown once,", "the columns of 9 rows, shown 8 times,"
+def test_two_findings_of_a_run_are_two_columns_what_is_known_a_row_and_two_seeds_are_one(tmp_path: Path) -> None:
+    once, often = "the columns of {} rows, shown once,", "the columns of {} rows, shown 8 times,"
     lines = [
         {
             "method": "split-nn",
@@ -79,21 +79,21 @@ def test_two_findings_of_a_run_are_two_columns_and_two_seeds_are_one(tmp_path: P
             "config": {"method": {}, "metric": "auc"},
             "config_hash": "0",
             "audit": [
-                finding("an inverse (400 rows known)", 0.2 + 0.2 * seed, secret=once),
-                finding("an inverse (400 rows known)", 0.6, secret=often),
-                finding("an inverse (80 rows known)", 0.1),
+                finding("an inverse (400 rows known)", 0.2 + 0.2 * seed, secret=once.format(600)),
+                finding("an inverse (400 rows known)", 0.6, secret=often.format(600)),
+                finding("an inverse (80 rows known)", 0.1, secret=once.format(920)),
                 finding("a guess", 0.9),
             ],
         }
         for seed in (0, 1)
     ]
-    heads, (row,) = audited(lines, attack="inverse")
-    inverses = [
-        "an inverse (80 rows known), AUC",
-        *(f"an inverse (400 rows known), AUC ({s[:-1]})" for s in (often, once)),
+    heads, rows = audited(lines, attack="inverse")
+    inverses = [f"an inverse, AUC (the columns, shown {times})" for times in ("8 times", "once")]
+    assert heads[-4:] == ["attacker", "known", *inverses]
+    assert [row[-3:] for row in rows] == [
+        ["80", "–", "0.100 (0.500)"],
+        ["400", "0.600 (0.500)", "0.300 ± 0.141 (0.500)"],
     ]
-    assert heads[-4:] == ["attacker", *inverses]
-    assert row[-3:] == ["0.100 (0.500)", "0.600 (0.500)", "0.300 ± 0.141 (0.500)"]
     (tmp_path / "found.jsonl").write_text("\n".join(map(json.dumps, lines)))
     (tmp_path / "README.md").write_text("<!-- audit: found.jsonl of: a guess -->\n<!-- end of table -->\n")
     assert "| attacker | a guess, AUC |" in refresh(tmp_path / "README.md")

@@ -32,6 +32,7 @@ from vesica.methods import (
 )
 from vesica.privacy import Spent, marvell_noise
 from vesica.privacy import protection as protection_module
+from vesica.privacy.iso import isotropic_noise
 from vesica.protocol.end_to_end import EndToEnd
 from vesica.protocol.message import decode
 from vesica.protocol.party import Party
@@ -229,6 +230,32 @@ def test_the_gradients_carry_isotropic_noise(name: str, one_order: None, monkeyp
     plain, noisy = (gradients_sent(replace(NOISY[name], iso_gradients=ratio), federation)[0] for ratio in (0.0, 3.0))
     largest = float(plain.norm(dim=1).max())
     assert (noisy - plain).norm(dim=1).mean().item() == pytest.approx(3 * largest, rel=0.1)
+
+
+LABELS_ONLY = ("split-nn", "fedbcd", "fedbcd-sequential")  # whose host may be without features
+
+
+@pytest.mark.parametrize(
+    ("name", "host_features"), [*((name, True) for name in NOISY), *((name, False) for name in LABELS_ONLY)]
+)
+def test_no_noise_comes_twice(name: str, host_features: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sees the same noise in two messages takes it off both; nor may two guests have the same."""
+    noises: list[Tensor] = []
+
+    def watched(gradients: Tensor, ratio: float) -> Tensor:
+        noised = isotropic_noise(gradients, ratio)
+        if ratio:
+            noises.append((noised - gradients).flatten())
+        return noised
+
+    monkeypatch.setattr(protection_module, "isotropic_noise", watched)
+    rows = "finetune_batch_size" if name == "fedhssl" else "batch_size"
+    method = replace(NOISY[name], iso_gradients=3.0, **{rows: 64})
+    fit(method, small_federation(rows=800, guests=2, keep=500, host_features=host_features))
+    whole = torch.stack([noise for noise in noises if len(noise) == len(noises[0])])
+    assert len(whole) >= 10
+    alike = torch.corrcoef(whole) - torch.eye(len(whole))
+    assert alike.abs().max() < 0.15
 
 
 @pytest.mark.parametrize("name", [name for name in NOISY if name != "fedcvt"])

@@ -345,12 +345,13 @@ def test_every_head_has_the_hidden_layers(epsilon: float | None, monkeypatch: py
     made: list[tuple[list[str], tuple[int, ...]]] = []
 
     class Watched(Head):
-        def __init__(self, dims: Any, outputs: int, *, hidden: tuple[int, ...]) -> None:
+        def __init__(self, dims: Any, outputs: int, *, hidden: tuple[int, ...], join: str) -> None:
             made.append((list(dims), hidden))
-            super().__init__(dims, outputs, hidden=hidden)
+            assert join == "unit"
+            super().__init__(dims, outputs, hidden=hidden, join=join)
 
     monkeypatch.setattr(one_shot, "Head", Watched)
-    method = replace(TINY_FEW, hidden=(5, 3), finetune_iterations=1, label_epsilon=epsilon)
+    method = replace(TINY_FEW, hidden=(5, 3), join="unit", finetune_iterations=1, label_epsilon=epsilon)
     result = fit(method, small_federation())
     together, stay = ["bank", "shop1"], 0 if epsilon is None else 3
     assert made == [(parties, (5, 3)) for parties in (together, ["bank"], ["shop1"], *[together] * (1 + stay))]

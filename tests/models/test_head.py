@@ -31,6 +31,14 @@ def test_concat_gives_each_party_its_own_weights_in_order() -> None:
     assert head.parties == ("bank", "shop")
 
 
+def test_unit_joins_parts_whose_rows_have_a_mean_square_of_one() -> None:
+    head = Head({"bank": 2, "shop": 3}, 5, join="unit")
+    bank, shop = parts_of({"bank": 2, "shop": 3})
+    units = [part / part.square().mean(dim=1, keepdim=True).sqrt() for part in (bank, shop)]
+    torch.testing.assert_close(head([bank, shop]), linear(head)(torch.cat(units, dim=1)))
+    torch.testing.assert_close(head([bank, 9 * shop]), head([bank, shop]))
+
+
 def test_mean_is_the_mean_over_the_parties() -> None:
     head = Head(EQUAL, 5, join="mean")
     one, two, three = parts_of(EQUAL)
@@ -43,7 +51,7 @@ def test_max_is_the_maximum_over_the_parties() -> None:
     torch.testing.assert_close(head([one, two, three]), linear(head)(torch.maximum(torch.maximum(one, two), three)))
 
 
-@pytest.mark.parametrize("join", ["concat", "mean", "max"])
+@pytest.mark.parametrize("join", ["concat", "unit", "mean", "max"])
 def test_a_gradient_reaches_every_party(join: str) -> None:
     parts = [part.requires_grad_() for part in parts_of(EQUAL)]
     Head(EQUAL, 5, hidden=(7,), join=join)(parts).square().sum().backward()
@@ -76,7 +84,7 @@ def test_a_part_of_the_wrong_width_is_refused_with_its_party() -> None:
         Head({"bank": 2, "shop": 3}, 1)(parts_of({"bank": 2, "shop": 2}))
 
 
-@pytest.mark.parametrize("join", ["concat", "mean", "max"])
+@pytest.mark.parametrize("join", ["concat", "unit", "mean", "max"])
 def test_a_head_is_rebuilt_from_json_whatever_the_order_of_its_keys(join: str) -> None:
     head = Head(EQUAL, 3, hidden=(8, 5), join=join)
     rebuilt = Head.from_spec(json.loads(json.dumps(head.spec(), sort_keys=True)))

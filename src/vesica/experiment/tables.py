@@ -29,6 +29,8 @@ _COLUMNS = (*_SETTING, "predicted without", "settings", *METRICS, "rounds", "mes
 
 _AUDITED = ("method", "data", "aligned", "labelled", "epsilon", "settings")
 
+_KNOWN = re.compile(r"(?:, )?(\d+) (?:labels|rows known)")  # in the name of an attack
+
 Line = Mapping[str, Any]  # of results/*.jsonl
 
 
@@ -104,27 +106,46 @@ def grouped(lines: Sequence[Line]) -> list[tuple[dict[str, str], list[Line]]]:
 def audited(lines: Sequence[Line], *, attack: str = "") -> tuple[list[str], list[list[str]]]:
     """A row for each setting and attacker: what the run was worth, and what each attack with this text found.
 
-    In brackets what knowing nothing gives, and where there is one, the same attack without the run and the bound.
+    In brackets what knowing nothing gives, and where there is one, the best without the run and the bound. What was
+    found with more or fewer rows known is a row of its own.
     """
     rows: list[dict[str, str]] = []
     for named, runs in grouped(lines):
         metric = runs[0]["config"]["metric"]
         worth = {metric: spread([run["metrics"][metric] for run in runs], digits=3)}
         shown = {head: cell for head, cell in named.items() if head in _AUDITED and cell != _USUAL.get(head)}
-        by_attacker: dict[str, dict[str, list[Line]]] = defaultdict(lambda: defaultdict(list))
+        by_attacker: dict[tuple[str, int], dict[str, list[Line]]] = defaultdict(lambda: defaultdict(list))
         for run in runs:
-            for head, finding in headed(f for f in run.get("audit", ()) if attack in f["attack"]):
-                by_attacker[finding["attacker"]][head].append(finding)
-        for attacker, by_attack in by_attacker.items():
-            cells = {head: cell_of(found) for head, found in by_attack.items()}
-            rows.append(shown | worth | {"seeds": str(len(runs)), "attacker": attacker} | cells)
+            for head, finding in headed(by_known(f for f in run.get("audit", ()) if attack in f["attack"])):
+                by_attacker[finding["attacker"], finding.get("known", 0)][head].append(finding)
+        for attacker, known in sorted(by_attacker):
+            cells = {head: cell_of(found) for head, found in by_attacker[attacker, known].items()}
+            who = {"seeds": str(len(runs)), "attacker": attacker} | ({"known": str(known)} if known else {})
+            rows.append(shown | worth | who | cells)
     if not rows:
         raise InputError(f"no attack of these audits has '{attack}' in its name: write another after 'of:'")
     metrics = [head for head in METRICS if any(head in row for row in rows)]
     first = [*(head for head in _AUDITED if any(head in row for row in rows)), *metrics, "seeds", "attacker"]
+    first += ["known"] if any("known" in row for row in rows) else []
     attacks = sorted({head for row in rows for head in row} - set(first), key=natural)
     heads = [*first, *attacks]
     return heads, [[row.get(head, "–") for head in heads] for row in rows]
+
+
+def by_known(findings: Iterable[Line]) -> list[Line]:
+    """Where the findings of a run differ in how many rows were known, that as a part of its own."""
+    found = list(findings)
+    if len({count for f in found for count in _KNOWN.findall(f["attack"])}) < 2:
+        return found
+    return [
+        {
+            **f,
+            "known": int(next(iter(_KNOWN.findall(f["attack"])), 0)),
+            "attack": _KNOWN.sub("", f["attack"]).replace(" ()", ""),
+            "secret": re.sub(r" of \d+ (common )?rows", "", f["secret"]),  # those that are not known
+        }
+        for f in found
+    ]
 
 
 def natural(text: str) -> list[tuple[int, str]]:

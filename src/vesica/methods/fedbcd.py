@@ -101,14 +101,15 @@ class LocalUpdates(EndToEnd):
     def lead_batch(
         self, me: Host, received: list[Tensor], batch: Batch, optimiser: Optimizer, *, scalars: Mapping[str, Scalar]
     ) -> None:
-        anchors, stale = weights_of(optimiser), [part.detach() for part in received]
-        batch = replace(batch, loss=partial(Again(), batch.loss))
+        anchors, stale, again = weights_of(optimiser), [part.detach() for part in received], Again()
         if self.order == "sequential":
-            self.update(optimiser, lambda: batch.loss(stale).backward(), anchors, times=self.local_steps)
-            self.pass_on(me, stale, batch, scalars=scalars)
-            return
-        super().lead_batch(me, received, batch, optimiser, scalars=scalars)
+            self.update(optimiser, lambda: batch.loss(stale).backward(), anchors, times=1)
+        else:
+            super().lead_batch(me, received, batch, optimiser, scalars=scalars)
+        batch = replace(batch, loss=partial(again, batch.loss))
         self.update(optimiser, lambda: batch.loss(stale).backward(), anchors, times=self.local_steps - 1)
+        if self.order == "sequential":
+            self.pass_on(me, stale, batch, scalars=scalars)
 
     def update(
         self, optimiser: Optimizer, backward: Callable[[], object], anchors: list[Tensor], *, times: int
@@ -136,17 +137,22 @@ class LocalUpdates(EndToEnd):
 
 
 class Again:
-    """Calls a function with the random numbers that torch would draw now, however often: the same dropout.
+    """Calls a function with the random numbers that torch would have drawn when this was made: the same dropout.
 
-    Gradients that came for one part of a network say nothing of the units that they found dropped.
+    Gradients that came for one part of a network say nothing of the units that they found dropped. What else is drawn,
+    before and after, goes on as if these calls were not: noise must never come twice.
     """
 
     def __init__(self) -> None:
         self._draws = random_state()
 
     def __call__(self, function: Callable[[Given], Tensor], given: Given) -> Tensor:
+        others = random_state()
         set_random_state(self._draws)
-        return function(given)
+        try:
+            return function(given)
+        finally:
+            set_random_state(others)
 
 
 def parameters_of(optimiser: Optimizer) -> list[Tensor]:

@@ -74,6 +74,7 @@ class OneShot:
     host_learning_rate: float = 3e-3
     host_weight_decay: float = 1e-3
     hidden: tuple[int, ...] = ()  # of the heads; a linear one sees nothing that two parties know only together
+    join: str = "concat"  # of the heads
     label_epsilon: float | None = None  # label differential privacy, by randomised response; None: the labels show
     gradient_epsilon: float | None = None  # or by noise on the gradients, with gradient_delta
     gradient_delta: float = 1e-5
@@ -136,7 +137,7 @@ class OneShot:
         return Led(gather_parts(me), labels, head, model)
 
     def fresh_head(self, me: Host, dims: Mapping[str, int]) -> Head:
-        return Head(dims, me.task.outputs, hidden=self.hidden).to(me.device)
+        return Head(dims, me.task.outputs, hidden=self.hidden, join=self.join).to(me.device)
 
     def release(self, me: Host) -> Tensor:
         """The labels of the labelled rows as the guests may learn them: all that leaves is computed from these."""

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from vesica.errors import InputError, nearest
 from vesica.models.mlp import MLP
@@ -14,6 +15,11 @@ from vesica.models.mlp import MLP
 
 def concat(parts: Sequence[Tensor]) -> Tensor:
     return torch.cat(list(parts), dim=1)
+
+
+def unit(parts: Sequence[Tensor]) -> Tensor:
+    """As `concat`, each row of a part divided by its root mean square: no party counts more for its longer rows."""
+    return concat([functional.rms_norm(part, part.shape[1:]) for part in parts])
 
 
 def mean(parts: Sequence[Tensor]) -> Tensor:
@@ -24,7 +30,13 @@ def maximum(parts: Sequence[Tensor]) -> Tensor:
     return torch.stack(list(parts)).amax(dim=0)
 
 
-JOINS: dict[str, Callable[[Sequence[Tensor]], Tensor]] = {"concat": concat, "mean": mean, "max": maximum}
+JOINS: dict[str, Callable[[Sequence[Tensor]], Tensor]] = {
+    "concat": concat,
+    "unit": unit,
+    "mean": mean,
+    "max": maximum,
+}
+SIDE_BY_SIDE = ("concat", "unit")
 
 
 Fill = Literal["learned", "zero"]
@@ -57,7 +69,7 @@ class Head(nn.Module):
         self.outputs = outputs
         self.hidden = tuple(hidden)
         self.join = join
-        width = sum(dims.values()) if join == "concat" else next(iter(dims.values()))
+        width = sum(dims.values()) if join in SIDE_BY_SIDE else next(iter(dims.values()))
         self.mlp = MLP(width, hidden, outputs)
         self.optional = tuple(optional)
         self.fill: Fill = fill
@@ -131,6 +143,6 @@ def _check(dims: Mapping[str, int], join: str) -> None:
         raise InputError("a head needs the representation of at least one party and got none")
     if join not in JOINS:
         raise InputError(f"there is no join '{join}'{nearest(join, JOINS)}")
-    if join != "concat" and len(set(dims.values())) > 1:
+    if join not in SIDE_BY_SIDE and len(set(dims.values())) > 1:
         sizes = ", ".join(f"{party} {dim}" for party, dim in dims.items())
         raise InputError(f"the join '{join}' needs parts of equal dimension and got {sizes}: use 'concat'")

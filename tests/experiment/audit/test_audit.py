@@ -285,7 +285,7 @@ def test_a_class_of_one_row_leaves_no_row_for_the_cosine(tmp_path: Path) -> None
 def test_a_guest_that_receives_nothing_about_rows_is_named(tmp_path: Path) -> None:
     fit(quick("fedonce"), small_federation(), out=tmp_path / "run", keep_messages=True)
     said = audit(tmp_path / "run", known=10, attacks=["gradients", "completion"]).not_tried
-    assert said[0] == "No gradients came to 'shop1': labels were not guessed from them."
+    assert said[0] == "No gradients of single rows came to 'shop1': labels were not guessed from them."
     assert said[1].startswith("Model completion was not tried for 'shop1': nothing about rows came to it")
 
 

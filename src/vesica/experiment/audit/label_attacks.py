@@ -35,7 +35,7 @@ def from_gradients(run: Transcript, view: View, *, seed: int) -> Iterator[Outcom
     if run.host not in run.present or run.task.kind != "classification":
         return
     if not any(view.about_rows("gradients")):
-        yield f"No gradients came to '{view.party}': labels were not guessed from them."
+        yield f"No gradients of single rows came to '{view.party}': labels were not guessed from them."
         return
     rows, found = clusters(view.about_rows("gradients"), run.task.outputs)
     secret, detail = f"the labels of {len(rows)} aligned rows", "Up to renaming the classes."
