@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vesica.experiment.recipes import Case, Recipe
-from vesica.methods import FedBCD, SplitNN
+from vesica.methods import FedBCD, FedCVT, OneShot, SplitNN, VerticalTrees
 
 Q = 5  # updates of FedBCD for every exchange
 # Epochs of FedBCD, the rows of a batch, and FedBCD's rate, which `tune-messages` chose; SplitNN has its default one.
@@ -43,6 +43,20 @@ def tune_messages(seeds: int) -> Sequence[Case]:
     ]
 
 
+def comm(seeds: int) -> Sequence[Case]:
+    """What the others come to with the bytes that one-shot takes in all: SplitNN-Comm, SecureBoost-Comm and so on."""
+    stopped = (SplitNN(), FedBCD(), FedCVT(), VerticalTrees())
+    return [
+        case
+        for rows, its_bytes in ((1000, 768_832), (2000, 1_536_832))
+        for seed in range(seeds)
+        for case in (
+            Case(OneShot(), "credit-two-guests", seed, overlap=rows),
+            *(Case(method, "credit-two-guests", seed, overlap=rows, stop_at_bytes=its_bytes) for method in stopped),
+        )
+    ]
+
+
 def attempts(seeds: int) -> Sequence[Case]:
     """What might bring FedBCD to SplitNN's accuracy on MNIST with a fifth of its messages, on rows held out."""
     few = FedBCD(epochs=8, local_steps=Q)
@@ -64,6 +78,7 @@ def attempts(seeds: int) -> Sequence[Case]:
 
 RECIPES = {
     "messages": Recipe("FedBCD with a fifth of SplitNN's messages, on credit and MNIST", messages, seeds=3),
+    "comm": Recipe("The baselines on credit, stopped at one-shot's bytes", comm, seeds=3),
     "attempts": Recipe("Ways of FedBCD with a fifth of SplitNN's messages on MNIST, on rows held out", attempts),
     "tune-messages": Recipe("Rates and lengths of FedBCD and SplitNN, on rows held out", tune_messages),
 }

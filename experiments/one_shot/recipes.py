@@ -112,7 +112,7 @@ def figure6(seeds: int) -> Sequence[Case]:
     return [
         Case(method, "credit-two-guests", seed, overlap=overlap)
         for overlap in (1000, 2000)
-        for method in (SplitNN(), FedBCD(), FEDCVT, OneShot(), FewShot())
+        for method in (SplitNN(), FedBCD(), FEDCVT, FedCVT(), OneShot(), FewShot())
         for seed in range(seeds)
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -181,5 +182,9 @@ def test_results_that_are_there_are_of_the_recipes_as_they_are() -> None:
     for name, recipe in RECIPES.items():
         file = FOLDER / "results" / f"{name}.jsonl"
         if file.exists():
-            ran = {(entry.method, entry.aligned) for entry in entries(read_lines(file))}
-            assert ran <= {(name_of(case.method), case.overlap) for case in recipe.cases(1)}
+            lines, cases = read_lines(file), recipe.cases(1)
+            ran = {(entry.method, entry.aligned) for entry in entries(lines)}
+            assert ran <= {(name_of(case.method), case.overlap) for case in cases}
+            settings = [json.loads(json.dumps(asdict(case.method))) for case in cases]
+            for line in lines:  # some from before a field was there
+                assert any(line["config"]["method"].items() <= asked.items() for asked in settings), line["title"]

@@ -95,7 +95,7 @@ def test_a_party_with_few_rows_of_its_own_sends_those() -> None:
 def test_without_unaligned_rows_it_still_trains() -> None:
     result = fit(FedCVT(epochs=2, batch_size=16), small_federation(keep=70))
     assert result.rows["unaligned"] == {"bank": 0, "shop1": 0}
-    assert result.statements[0].startswith("In the last epoch 0 of 0 unaligned rows drawn without a label")
+    assert result.statements[0].startswith("In the epoch that is kept 0 of 0 unaligned rows drawn without a label")
 
 
 # What each party sees is one of two shapes, and a little noise.
@@ -128,7 +128,7 @@ def of_shapes(label: str, *, host: bool, labels: str = "aligned", keep: int = 60
 
 def said(result: Result) -> list[float]:
     """The numbers of its statement: accepted, of how many, known; of the validation rows: accepted, judged, right."""
-    (statement,) = [each for each in result.statements if each.startswith("In the last epoch")]
+    (statement,) = [each for each in result.statements if each.startswith("In the epoch that is kept")]
     return [float(number) for number in re.findall(r"\d+(?:\.\d+)?", statement)]
 
 
@@ -193,8 +193,8 @@ def test_a_host_that_has_labels_for_its_unaligned_rows_keeps_them() -> None:
 def test_where_no_validation_row_is_vouched_for_nothing_is_said_to_be_right() -> None:
     result = fit(FedCVT(epochs=1, joint_threshold=1.0), of_shapes("both", host=True))
     assert result.statements == (
-        "In the last epoch 0 of 256 unaligned rows drawn without a label got a pseudo-label, and 0 kept the label that "
-        "the host had for them. Of validation rows judged as if one party alone had them, 0 of 12 got one, so that "
+        "In the epoch that is kept 0 of 256 unaligned rows drawn without a label got a pseudo-label, and 0 kept the "
+        "label that the host had for them. Of validation rows judged as if one party alone had them, 0 of 12 got one, so that "
         "nothing is known of how right they are.",
     )
 

@@ -77,8 +77,8 @@ def check_stop(method: Method, stop_at_bytes: int | None) -> None:
     if not getattr(method, "stops_at_bytes", False):
         raise InputError(
             f"{name_of(method)} with these settings cannot be stopped at a number of bytes: leave --stop-at-bytes out, "
-            "or take split-nn, fedbcd, vflhlp, fedhssl, vertical-trees, fedonce with more_epochs or few-shot with "
-            "finetune_iterations"
+            "or take split-nn, fedbcd, fedcvt, vflhlp, fedhssl, vertical-trees, fedonce with more_epochs or few-shot "
+            "with finetune_iterations"
         )
     if stop_at_bytes < 1:
         raise InputError(f"--stop-at-bytes is {stop_at_bytes}: give a number of bytes above 0")

@@ -73,7 +73,7 @@ class FedCVT(LabelDefences):
         me.conversation.statements += [claim(counts, noisy=self.hides_labels), *protected(self.protection())]
 
     def lead(self, me: Host) -> Mapping[str, int]:
-        """Until the best epoch stands; what was counted in the last one."""
+        """Until the best epoch stands; what was counted in it."""
         width = common_width(me)
         me.tell("width", scalars={"width": width})
         me.dims = dict.fromkeys(me.dims, width)
@@ -113,12 +113,13 @@ class FedCVT(LabelDefences):
                 continue
             memory.reference = gather(me)
             better = stopping.judge(look(me, cross, memory))
+            memory.kept = memory.counts if better else memory.kept
             stop = stopping.stop or then == "final"
             me.tell("verdict", scalars={"better": better, "stop": stop})
             if stop:
                 break
         stopping.restore_best()
-        return memory.counts
+        return memory.kept
 
     def cross_view(self, me: Host) -> CrossView:
         joint = Head(me.dims, me.task.outputs, hidden=self.hidden)
@@ -165,18 +166,22 @@ class BesideUnaligned(EndToEnd):
 
 
 class Memory:
-    """What the host keeps of an epoch: everyone's parts of the labelled rows, (parties, rows, dim), and its counts."""
+    """What the host keeps of an epoch: everyone's parts of the labelled rows, (parties, rows, dim), and its counts.
+
+    And the counts of the epoch that is the best so far.
+    """
 
     def __init__(self, reference: Tensor) -> None:
         self.reference = reference
         self.counts: Counter[str] = Counter()
+        self.kept: Counter[str] = Counter()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"reference": self.reference, "counts": self.counts}
+        return {"reference": self.reference, "counts": self.counts, "kept": self.kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.reference = state["reference"].to(self.reference.device)
-        self.counts = Counter(state["counts"])
+        self.counts, self.kept = Counter(state["counts"]), Counter(state["kept"])
 
 
 def common_width(me: Host) -> int:
@@ -256,7 +261,7 @@ def held_out(me: Host) -> Tensor:
 
 
 def claim(counts: Mapping[str, int], *, noisy: bool) -> str:
-    """What became of the unaligned rows in the last epoch; right or not by labels that may be noisy."""
+    """What became of the unaligned rows in the epoch that is kept; right or not by labels that may be noisy."""
     got, offered, right, vouched = (counts.get(name, 0) for name in ("accepted", "unlabelled", "right", "vouched"))
     share = (
         f"{right / vouched:.1%} of them right{' by the noisy labels' if noisy else ''}"
@@ -264,7 +269,7 @@ def claim(counts: Mapping[str, int], *, noisy: bool) -> str:
         else "so that nothing is known of how right they are"
     )
     return (
-        f"In the last epoch {got} of {offered} unaligned rows drawn without a label got a pseudo-label, and "
+        f"In the epoch that is kept {got} of {offered} unaligned rows drawn without a label got a pseudo-label, and "
         f"{counts.get('known', 0)} kept the label that the host had for them. Of validation rows judged as if one "
         f"party alone had them, {vouched} of {counts.get('judged', 0)} got one, {share}."
     )
