@@ -194,8 +194,8 @@ def test_where_no_validation_row_is_vouched_for_nothing_is_said_to_be_right() ->
     result = fit(FedCVT(epochs=1, joint_threshold=1.0), of_shapes("both", host=True))
     assert result.statements == (
         "In the epoch that is kept 0 of 256 unaligned rows drawn without a label got a pseudo-label, and 0 kept the "
-        "label that the host had for them. Of validation rows judged as if one party alone had them, 0 of 12 got one, so "
-        "that nothing is known of how right they are.",
+        "label that the host had for them. Of validation rows judged as if one party alone had them, 0 of 12 got one, "
+        "so that nothing is known of how right they are.",
     )
 
 
