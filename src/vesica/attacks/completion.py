@@ -20,7 +20,7 @@ from vesica.models import EncoderSpec
 from vesica.schema import Schema, TableSchema
 
 Style = Literal["frozen", "plain", "mixmatch"]
-ROWS_AT_ONCE = 4096
+ROWS_AT_ONCE = 512  # of images through a deep network: more fill a GPU
 STRENGTHS = (0.001, 0.01, 0.1, 1.0)  # of "frozen": the larger, the less regularised
 MIXUP = 0.75  # both parameters of the Beta distribution
 
