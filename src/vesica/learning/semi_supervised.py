@@ -150,7 +150,7 @@ class Losses:
             batch, labels = self._show(rows, labels, others)
             learn = len(labels) + len(others)  # the weak views at the end only make labels
             if self._by_hand:
-                logits = self._by_hand(batch, learn)
+                logits = self._by_hand(batch, len(batch))
             elif self._mixes_rows or not len(others):  # one pass, so that batch norm sees one distribution
                 logits = self._network(batch)
             else:  # no gradient goes through the weak views
