@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from vesica.learning.pretext import pretext
 from vesica.learning.recording import compiled, keep_layout, recorded
 
 CUDA = torch.device("cuda")
@@ -73,3 +74,16 @@ def test_a_restored_state_is_laid_out_as_the_weights_are(optimiser: type[torch.o
     step(one, first)
     step(two, second)
     assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("has", [False, True])
+def test_pretraining_multiplies_in_bfloat16_where_a_cpu_is_quicker_so(
+    has: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vesica.learning.recording._CPU_HAS_BFLOAT16", has)
+    model = pretext("simsiam", nn.Linear(3, 4), dim=4, width=8, ema=0.9, device=torch.device("cpu"))
+    seen = []
+    model.encoder.register_forward_hook(lambda _, __, outputs: seen.append(outputs.dtype))
+    model(torch.randn(5, 3), torch.randn(5, 3)).backward()
+    assert set(seen) == {torch.bfloat16 if has else torch.float32}
+    assert {weight.grad.dtype for weight in model.parameters() if weight.grad is not None} == {torch.float32}

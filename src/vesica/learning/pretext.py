@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from vesica.errors import InputError, nearest
 from vesica.learning.ema import MovingAverage
-from vesica.learning.recording import mixed_precision, quick_precision
+from vesica.learning.recording import quick_precision
 from vesica.learning.resume import Stateful
 from vesica.models import MLP, Predictor, Projector
 from vesica.objectives import MoCo, Pair, Scarf, SimSiam
@@ -55,7 +55,7 @@ class Pretext(Tower):
 
         With `guides` each prediction is to agree with its own view's guide too, `gamma` times as much (FedHSSL, Eq. 4).
         """
-        with mixed_precision(one.device):
+        with quick_precision(one.device):
             projections = self.project(one), self.project(two)
             predictions = self.predictor(projections[0]), self.predictor(projections[1])
             others = projections

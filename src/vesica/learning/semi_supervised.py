@@ -16,7 +16,6 @@ from vesica.learning.recording import compiled, keep_layout, mixed_precision, re
 from vesica.learning.resume import Resume, Stateful, Straight
 from vesica.learning.training import Stopping, evaluate
 from vesica.metrics import Task
-from vesica.models import by_hand
 from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch
 
 Threshold = Literal["fixed", "adaptive"]
@@ -98,7 +97,7 @@ def semi_supervised(
     best = Stopping({"model": average.module}, patience=stopping.patience if stopping else 0)
     if stopping:
         parts["best"] = best
-    losses = Losses(model, objective, views, labelled=labelled_views)
+    losses = compiled(Losses(model, objective, views, labelled=labelled_views), device)
     rate = torch.zeros((), device=device)  # a tensor, so that a recorded step sees it change
 
     def step() -> None:
@@ -137,48 +136,35 @@ class Losses:
     """The loss of labelled rows and that of others, each with views of its own."""
 
     def __init__(self, model: nn.Module, objective: FixMatch, views: Views, *, labelled: LabelledViews) -> None:
+        self._model = model
         self._objective = objective
         self._views = views
         self._labelled = labelled
         self._mixes_rows = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
-        device = next(model.parameters()).device
-        self._by_hand = by_hand(model)
-        self._show, self._network, self._judge = (compiled(each, device) for each in (self.show, model, self.judge))
 
     def __call__(self, rows: Tensor, labels: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
         with mixed_precision(rows.device):
-            batch, labels = self._show(rows, labels, others)
-            learn = len(labels) + len(others)  # the weak views at the end only make labels
-            if self._by_hand:
-                logits = self._by_hand(batch, len(batch))
-            elif self._mixes_rows or not len(others):  # one pass, so that batch norm sees one distribution
-                logits = self._network(batch)
-            else:  # no gradient goes through the weak views
-                of_learning = self._network(batch[:learn])
-                with torch.no_grad():
-                    of_riding = self._network(batch[learn:])
-                logits = torch.cat([of_learning, of_riding])
-            supervised, unsupervised = self._judge(logits, labels)
-            return supervised, unsupervised
-
-    def show(self, rows: Tensor, labels: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-        """A batch: views of the labelled rows, then the strong views of the others, then their weak ones."""
-        if self._labelled == "both":
-            rows, labels = torch.cat(self._views.both(rows)), labels.repeat(2)
-        else:
-            rows = self._views.weak(rows)
-        if len(others):
+            if self._labelled == "both":
+                rows, labels = torch.cat(self._views.both(rows)), labels.repeat(2)
+            else:
+                rows = self._views.weak(rows)
+            if not len(others):
+                return functional.cross_entropy(self._logits(rows), labels), torch.zeros((), device=rows.device)
             weak, strong = self._views.both(others)
-            rows = torch.cat([rows, strong, weak])
-        return rows.contiguous(memory_format=torch.channels_last) if rows.ndim == 4 else rows, labels
+            sizes = [len(rows), len(strong), len(weak)]
+            if self._mixes_rows:  # one pass, so that batch norm sees one distribution and not three
+                of_rows, of_strong, of_weak = self._logits(torch.cat([rows, strong, weak])).split(sizes)
+            else:  # the weak views only make labels: no gradient goes through them
+                of_rows, of_strong = self._logits(torch.cat([rows, strong])).split(sizes[:2])
+                with torch.no_grad():
+                    of_weak = self._logits(weak)
+            return functional.cross_entropy(of_rows, labels), self._objective(of_weak, of_strong)
 
-    def judge(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        of_rows, of_others = logits[: len(labels)], logits[len(labels) :]
-        supervised = functional.cross_entropy(of_rows, labels)
-        if not len(of_others):
-            return supervised, torch.zeros((), device=logits.device)
-        of_strong, of_weak = of_others.chunk(2)
-        return supervised, self._objective(of_weak, of_strong)
+    def _logits(self, rows: Tensor) -> Tensor:
+        if rows.ndim == 4:
+            rows = rows.contiguous(memory_format=torch.channels_last)
+        logits: Tensor = self._model(rows)
+        return logits
 
 
 def _draw(positions: Tensor, count: int) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vesica.learning.pretext import Pretext, SelfSupervision, Tower
-from vesica.learning.recording import compiled, mixed_precision, recorded
+from vesica.learning.recording import compiled, quick_precision, recorded
 from vesica.learning.resume import Stateful
 from vesica.learning.self_supervised import STEEPEST, Loss, Rates, Views, optimiser_of
 from vesica.models import top_of
@@ -38,12 +38,12 @@ class CrossTower:
 
     def project(self, rows: Tensor) -> Tensor:
         """What the other parties are shown of the rows: (rows, width)."""
-        with mixed_precision(rows.device):
+        with quick_precision(rows.device):
             return self.tower.project(_laid_out(rows)).float()
 
     def learn(self, projections: Tensor, theirs: Sequence[Tensor]) -> None:
         """One step towards what the others have shown of the same rows; their mean counts."""
-        with mixed_precision(projections.device):
+        with quick_precision(projections.device):
             predictions = self.tower.predictor(projections)
         losses = [self._disagreement(predictions, other) for other in theirs]
         self._optimiser.zero_grad()

@@ -11,7 +11,6 @@ from vesica.models.resnet import ResNet18
 from vesica.models.tabular import LinearEncoder, NormedEncoder, TabularEncoder
 from vesica.models.trees import Bins, TreesModel
 from vesica.models.wide_resnet import WideResNet
-from vesica.models.wide_resnet_by_hand import by_hand
 
 AnyHead = Head | PooledModel | LinearModel | TreesModel  # what a host predicts with
 HEADS: dict[str, type[AnyHead]] = {"head": Head, "pooled": PooledModel, "linear": LinearModel, "trees": TreesModel}
@@ -41,6 +40,5 @@ __all__ = [
     "TreesModel",
     "WideResNet",
     "build_encoder",
-    "by_hand",
     "top_of",
 ]
