@@ -109,6 +109,13 @@ def tune(seeds: int) -> Sequence[Case]:
     return [replace(case, hold_out=True) for clicks in few for case in clicks.cases(TRIED, seeds)]
 
 
+def tune_rows(seeds: int) -> Sequence[Case]:
+    """How long to train where more rows are aligned, on rows held out too."""
+    more = replace(AVAZU, aligned=(1000, 2000, 4000)), replace(CRITEO, aligned=(400, 1000, 2000))
+    tried = [VFLHLP(epochs=epochs) for epochs in (2, 5, 10, 20)]
+    return [replace(case, hold_out=True) for clicks in more for case in clicks.cases(tried, seeds)]
+
+
 RECIPES = {
     "table2": Recipe("VFLHLP beside vanilla VFL and the host alone on 15,000 rows of Avazu", table2, seeds=3),
     "table3": Recipe("VFLHLP beside vanilla VFL and the host alone on 8,000 rows of Criteo", table3, seeds=3),
@@ -120,4 +127,5 @@ RECIPES = {
     "start": Recipe("VFLHLP from a fresh host and from one that starts where it learned alone", start, seeds=3),
     "credit": Recipe("VFLHLP beside one-shot, FedOnce and SplitNN on credit", credit, seeds=3),
     "tune": Recipe("Settings of VFLHLP on rows held out", tune, seeds=2),
+    "tune-rows": Recipe("How long VFLHLP trains with more aligned rows, on rows held out", tune_rows, seeds=2),
 }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from vesica.learning.draws import Draws
-from vesica.learning.recording import keep_layout
+from vesica.learning.recording import keep_layout, quick_precision
 from vesica.learning.resume import Resume, Stateful
 from vesica.learning.training import batches
 from vesica.objectives import assign, distance, points_on_sphere
@@ -80,6 +81,13 @@ class Lesson:
     def see(self, rows: Tensor) -> Tensor:
         return self.inputs[rows] if self.view is None else self.view(self.inputs[rows])
 
+    def look(self, seen: Tensor) -> Tensor:
+        """The encoder's outputs; a small network on a GPU, or of a table, would gain nothing by quicker products."""
+        quick = seen.ndim == 4 and not seen.is_cuda
+        with quick_precision(seen.device) if quick else nullcontext():
+            outputs: Tensor = self.encoder(seen)
+        return outputs.to(self.targets.points.dtype)
+
 
 def learn_alone(lesson: Lesson) -> None:
     while lesson.epoch is not None:
@@ -95,7 +103,7 @@ def train_epoch(lesson: Lesson) -> None:
         seen = lesson.see(rows)
         if seen.ndim == 4:
             seen = seen.contiguous(memory_format=torch.channels_last)
-        outputs: Tensor = lesson.encoder(seen)
+        outputs = lesson.look(seen)
         points = targets.points[rows]
         if lesson.hands_on:
             points = points[assign(outputs, points)]
