@@ -15,8 +15,8 @@ from vesica.privacy.dp_sgd import private_gradient
 from vesica.schema import ImageSchema
 
 CLIP, NOISE = 1.0, 1.1
-REPEATS = 30
-STEPS = 5  # in one repeat: the small network's step is short
+REPEATS = 10
+STEPS = 40  # in one repeat, as training takes them in a row: the first ones after the other side find cold caches
 PEER = "Opacus, hooks"
 CROSS_ENTROPY = partial(functional.cross_entropy, reduction="none")
 
