@@ -35,9 +35,9 @@ class Clicks:
 
 
 def lasting(method: Method, aligned: int) -> Method:
-    """VFLHLP for fewer epochs than its twenty where there are many aligned rows, by a rule chosen with `tune-rows`."""
+    """VFLHLP for fewer epochs than its twenty where there are many aligned rows: a round rule, after `tune-rows`."""
     if isinstance(method, VFLHLPA | VFLHLPP) and method.epochs == VFLHLP().epochs:
-        return replace(method, epochs=min(method.epochs, 10_000 // aligned))
+        return replace(method, epochs=max(1, min(method.epochs, 10_000 // aligned)))
     return method
 
 

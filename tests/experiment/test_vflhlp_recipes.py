@@ -13,7 +13,8 @@ from vesica.experiment.tables import read_published
 from vesica.methods import VFLHLP, VFLHLPA, VFLHLPP, check_fields, name_of
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "vflhlp"
-ON_SUBSETS = ("table2", "table3", "table4", "fig5", "ablation", "start", "credit", "tune")
+TUNED = ("tune", "tune-rows")
+ON_SUBSETS = ("table2", "table3", "table4", "fig5", "ablation", "start", "credit", *TUNED)
 TABLES = (*ON_SUBSETS, "table2-whole", "table3-whole")
 
 
@@ -32,7 +33,7 @@ def test_every_case_can_be_made_and_told_from_the_others(table: str) -> None:
 
 def test_settings_are_tuned_on_rows_held_out_and_everything_else_is_tested_on_test_rows() -> None:
     for table in TABLES:
-        assert {case.hold_out for case in cases(table)} == {table == "tune"}
+        assert {case.hold_out for case in cases(table)} == {table in TUNED}
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -55,14 +56,22 @@ def test_the_subsets_have_the_rows_that_every_case_asks_for(table: str, data_dir
 
 
 def test_the_halves_have_the_settings_of_the_whole() -> None:
-    methods = [case.method for case in cases("ablation")]
-    whole = vars(VFLHLP())
+    made = cases("ablation")
+    wholes = {(case.data, case.overlap): vars(case.method) for case in made if type(case.method) is VFLHLP}
     for half in (VFLHLPA, VFLHLPP):
-        found = [vars(method) for method in methods if type(method) is half]
-        for settings in found:  # neither half: the same rates and epochs, and no step of Scarf
+        found = [(vars(case.method), wholes[case.data, case.overlap]) for case in made if type(case.method) is half]
+        for settings, whole in found:  # neither half: the same rates and epochs, and no step of Scarf
             assert {**settings, "guest_steps": whole["guest_steps"]}.items() <= whole.items()
-        assert any(settings.items() <= whole.items() for settings in found)
-    assert VFLHLPP(guest_steps=0) in methods
+        assert any(settings.items() <= whole.items() for settings, whole in found)
+    assert VFLHLPP(guest_steps=0) in [case.method for case in made]
+
+
+def test_more_aligned_rows_have_fewer_epochs_but_where_these_are_compared() -> None:
+    def epochs(table: str) -> set[tuple[int | None, int]]:
+        return {(case.overlap, case.method.epochs) for case in cases(table) if isinstance(case.method, VFLHLP)}
+
+    assert epochs("table2") == {(250, 20), (500, 20), (1000, 10), (2000, 5), (4000, 2)}
+    assert epochs("tune-rows") == {(rows, count) for rows in (400, 1000, 2000, 4000) for count in (2, 5, 10, 20)}
 
 
 def test_every_method_of_the_credit_table_sees_the_same_rows() -> None:

@@ -5,5 +5,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def in_float32(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "test_recording" not in request.node.nodeid:
+    if request.path.name != "test_recording.py":
         monkeypatch.setattr("vesica.learning.recording._CPU_HAS_BFLOAT16", False)

@@ -6,8 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from vesica.learning.pretext import pretext
+from vesica.learning.lesson import Lesson, Schedule
+from vesica.learning.pretext import cross_tower, pretext
 from vesica.learning.recording import compiled, keep_layout, recorded
+from vesica.learning.resume import Straight
+from vesica.learning.towers import CrossTower
+from vesica.models import CNN0, EncoderSpec
+from vesica.schema import ImageSchema, TableSchema
 
 CUDA = torch.device("cuda")
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA on this machine")
@@ -87,3 +92,39 @@ def test_pretraining_multiplies_in_bfloat16_where_a_cpu_is_quicker_so(
     model(torch.randn(5, 3), torch.randn(5, 3)).backward()
     assert set(seen) == {torch.bfloat16 if has else torch.float32}
     assert {weight.grad.dtype for weight in model.parameters() if weight.grad is not None} == {torch.float32}
+
+
+def test_what_is_sent_and_remembered_stays_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vesica.learning.recording._CPU_HAS_BFLOAT16", True)
+    cpu, spec = torch.device("cpu"), EncoderSpec("mlp2", 4, TableSchema(3))
+    encoder = spec.build()
+    seen = watch(encoder)
+    tower = CrossTower(
+        "simsiam", cross_tower("simsiam", encoder, dim=4, width=8, device=cpu), learning_rate=0.1, device=cpu
+    )
+    tower.begin(1.0)
+    projections = tower.project(torch.randn(5, 3))
+    tower.learn(projections, [torch.randn(5, 8)])
+    assert torch.bfloat16 in seen
+    assert projections.dtype is torch.float32
+    assert {value.dtype for value in tower.tower.state_dict().values() if value.is_floating_point()} == {torch.float32}
+
+
+@pytest.mark.parametrize("images", [False, True])
+def test_noise_as_targets_is_quicker_on_images_alone(images: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vesica.learning.recording._CPU_HAS_BFLOAT16", True)
+    rows = torch.rand(6, 1, 8, 8) if images else torch.rand(6, 3)
+    encoder = CNN0(ImageSchema(1, 8, 8, (0.5,), (0.5,)), 2) if images else nn.Linear(3, 2)
+    seen = watch(encoder)
+    schedule = Schedule(epochs=1, frequency=1, batch_size=3, learning_rate=0.1, weight_decay=0.0)
+    lesson = Lesson(encoder, rows, dim=2, view=None, schedule=schedule, resume=Straight())
+    assert lesson.look(rows).dtype is torch.float32
+    assert (torch.bfloat16 in seen) is images
+
+
+def watch(network: nn.Module) -> list[torch.dtype]:
+    """What the layers of a network give from now on."""
+    seen: list[torch.dtype] = []
+    for module in network.modules():
+        module.register_forward_hook(lambda _, __, outputs: seen.append(outputs.dtype))
+    return seen

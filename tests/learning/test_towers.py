@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from vesica.augmentations import TableViews
 from vesica.learning import pretext as pretexts
 from vesica.learning.pretext import Pretext, Tower, cross_tower, pretext
-from vesica.learning.recording import mixed_precision
 from vesica.learning.self_supervised import STEEPEST, Loss
 from vesica.learning.towers import CrossTower, LocalTower
 from vesica.models import EncoderSpec
@@ -23,12 +22,6 @@ SSL = ("simsiam", "byol", "moco")
 CPU = torch.device("cpu")
 SPEC = EncoderSpec("mlp2", DIM, TableSchema(COLUMNS))
 Array = npt.NDArray[np.float64]
-
-
-@pytest.fixture(autouse=True)
-def exactly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some processors guide in bfloat16."""
-    monkeypatch.setattr(pretexts, "quick_precision", mixed_precision)
 
 
 class Untouched:

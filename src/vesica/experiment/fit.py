@@ -33,7 +33,7 @@ from vesica.protocol.message import Wire
 from vesica.protocol.resumable import recall
 
 # A GPU takes longer to begin the steps of one small network than to do those of many. On a CPU every guest trains by
-# itself, so that what it comes to is the same to the bit on every engine.
+# itself, so that what it comes to is the same to the bit on every engine, on one machine.
 TRAIN_TOGETHER_ON = ("cuda",)
 
 

@@ -1,4 +1,4 @@
-"""A training step on a GPU: compiled, and recorded once as a CUDA graph that is then replayed."""
+"""A training step on a GPU: compiled, and recorded once as a CUDA graph that is then replayed; and in which numbers."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def self_supervised(
     in VFLHLP, by Adam. FedHSSL's rate is .05 for every 256 rows of a batch, VFLHLP's .001. It falls as half a cosine,
     but for the predictor's, which stays. `width` is that of the projections, dropped in the end. A step draws
     `batch_size` rows, each at most once, or all where there are fewer. `tau` is the temperature of "scarf". On a GPU a
-    step is compiled, recorded, and in bfloat16 where that is safe.
+    step is compiled and recorded; there, and on a CPU that has it, it multiplies in bfloat16.
     """
     _check(inputs, steps=steps, batch_size=batch_size)
     device = inputs.device
