@@ -35,9 +35,8 @@ class MovingAverage:
             steps = torch._foreach_sub(values, averages)
             torch._foreach_mul_(steps, weight)
             torch._foreach_add_(averages, steps)
-        if self._counts:
-            averages, values = map(list, zip(*self._counts, strict=True))
-            torch._foreach_copy_(averages, values)
+        for average, value in self._counts:
+            average.copy_(value)
 
     def state_dict(self) -> dict[str, Any]:
         return {"module": self.module.state_dict(), "updates": self._updates}
