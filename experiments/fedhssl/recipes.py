@@ -252,6 +252,24 @@ def tried(setting: Setting) -> list[Method]:
     return [*vanilla, *pretrained]
 
 
+def longer(seeds: int) -> Sequence[Case]:
+    """Larger steps and more of them: what is pre-trained on here is a fiftieth of the paper's."""
+    setting = replace(FEW_LABELS[0], rows=1_792)
+    return [
+        replace(case, hold_out=True)
+        for rate in (0.05, 0.2)
+        for epochs in (40, 160)
+        for case in setting.cases(
+            [
+                replace(method, learning_rate=rate, pretrain_epochs=epochs)
+                for method in (setting.local(), setting.crossing(FedGSSL), setting.crossing(FedHSSL))
+            ],
+            seeds,
+            shares=SHARES[1:],
+        )
+    ]
+
+
 def tune_credit(seeds: int) -> Sequence[Case]:
     """The encoder, the length of pre-training and the rate of fine-tuning for credit, on rows held out."""
     return [
@@ -299,6 +317,7 @@ RECIPES = {
     "fig7": Recipe("Several updates of FedHSSL on one exchange", fig7, seeds=3),
     "objectives": Recipe("FedHSSL with SimSiam, BYOL and MoCo", objectives, seeds=3),
     "tune": Recipe("Settings of FedHSSL on rows held out", tune),
+    "longer": Recipe("FedHSSL with larger steps and more of them on BHI, on rows held out", longer),
     "tune-credit": Recipe("Settings of FedHSSL on credit, on rows held out", tune_credit, seeds=3),
     "credit": Recipe("FedHSSL and the other papers' methods on credit", credit, seeds=3),
     "wires": Recipe("FedHSSL with narrower values on the wire", wires, seeds=3),
