@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from federations import ids, small_federation
@@ -268,6 +268,37 @@ def test_the_views_of_a_party_know_all_its_rows_but_the_test_rows(monkeypatch: p
     (given,) = seen
     assert len(given) == 40 + result.rows["unaligned"]["shop1"]
     assert given.argsort(dim=0).tolist() == own.argsort(axis=0).tolist()  # scaled, they keep their order
+
+
+@pytest.mark.parametrize("host_features", [True, False])
+def test_a_warm_up_comes_first_at_every_party_with_features_and_sends_nothing(
+    monkeypatch: pytest.MonkeyPatch, host_features: bool
+) -> None:
+    """Of all its rows but the test rows, before its representations leave; the three rounds stay."""
+    federation = small_federation(host_features=host_features)
+    plain = fit(TINY, federation)
+    order: list[tuple[str, int]] = []
+    self_supervised, represent = one_shot.self_supervised, Guest.represent
+
+    def remembered(encoder: nn.Module, own: Tensor, **settings: Any) -> None:
+        before = [weight.clone() for weight in encoder.parameters()]
+        self_supervised(encoder, own, **settings)
+        assert not all(torch.equal(old, new) for old, new in zip(before, encoder.parameters(), strict=True))
+        assert (settings["ssl"], settings["steps"], settings["learning_rate"]) == ("scarf", 3, 1e-3)
+        order.append(("warm-up", len(own)))
+
+    def shown(me: Guest, rows: Tensor) -> Tensor:
+        order.append(("shown", len(rows)))
+        return represent(me, rows)
+
+    monkeypatch.setattr(one_shot, "self_supervised", remembered)
+    monkeypatch.setattr(Guest, "represent", shown)
+    warm = fit(replace(TINY, warm_up="scarf", warm_up_steps=3), federation)
+    own = 40 + warm.rows["unaligned"]["shop1"]
+    assert ("warm-up", own) in order[: order.index(("shown", 40))]
+    assert len([what for what, _ in order if what == "warm-up"]) == 1 + host_features
+    assert warm.ledger.rounds == plain.ledger.rounds == 3
+    assert [entry.payload for entry in warm.ledger.entries] == [entry.payload for entry in plain.ledger.entries]
 
 
 def test_without_patience_every_label_is_used(lessons: list) -> None:

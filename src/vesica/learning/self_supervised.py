@@ -45,10 +45,10 @@ def self_supervised(
     """Train `encoder`, from rows of `inputs` to (rows, dim), so that two views of a row are alike.
 
     `ssl` says what keeps them from being all alike: "simsiam", "byol" and "moco" as in FedHSSL, by SGD, or "scarf" as
-    in VFLHLP, by Adam. FedHSSL's rate is .05 for every 256 rows of a batch, VFLHLP's .001. It falls as half a cosine,
-    but for the predictor's, which stays. `width` is that of the projections, dropped in the end. A step draws
-    `batch_size` rows, each at most once, or all where there are fewer. `tau` is the temperature of "scarf". On a GPU a
-    step is compiled and recorded; there, and on a CPU that has it, it multiplies in bfloat16.
+    in VFLHLP, by Adam; `usual_rate` is their rate. It falls as half a cosine, but for the predictor's, which stays.
+    `width` is that of the projections, dropped in the end. A step draws `batch_size` rows, each at most once, or all
+    where there are fewer. `tau` is the temperature of "scarf". On a GPU a step is compiled and recorded; there, and on
+    a CPU that has it, it multiplies in bfloat16.
     """
     _check(inputs, steps=steps, batch_size=batch_size)
     device = inputs.device
@@ -76,6 +76,16 @@ def self_supervised(
             advance()
     optimiser.zero_grad()
     encoder.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+
+
+def usual_rate(ssl: SelfSupervision, batch_size: int) -> float:
+    """The papers': .05 for every 256 rows of a batch by SGD, .001 by Adam."""
+    return 1e-3 if ssl == "scarf" else 0.05 * batch_size / 256
+
+
+def usual_corruption(ssl: SelfSupervision) -> float:
+    """The papers' share of a table's columns that a view has other values in."""
+    return 0.6 if ssl == "scarf" else 0.3
 
 
 def half_cosine(done: float) -> float:

@@ -16,7 +16,7 @@ from vesica.augmentations import views_of
 from vesica.errors import InputError
 from vesica.learning.pretext import SelfSupervision
 from vesica.learning.resume import Resume
-from vesica.learning.self_supervised import self_supervised
+from vesica.learning.self_supervised import self_supervised, usual_corruption
 from vesica.learning.training import evaluate, train
 from vesica.learning.unsupervised import noise_as_targets, principal_components
 from vesica.methods.fedonce_privacy import TRAINED_PRIVATELY, PrivateTraining
@@ -232,12 +232,13 @@ class FedOnce:
 
     def learn_from_views(self, encoder: nn.Module, own: Tensor, spec: EncoderSpec, *, resume: Resume) -> None:
         """Two views of a row are to be alike; in as many steps as NAT takes in so many epochs."""
+        ssl = cast(SelfSupervision, self.representation)
         self_supervised(
             encoder,
             own,
             dim=spec.dim,
-            ssl=cast(SelfSupervision, self.representation),
-            views=views_of(spec.schema, own, corrupted=0.6 if self.representation == "scarf" else 0.3),  # their papers'
+            ssl=ssl,
+            views=views_of(spec.schema, own, corrupted=usual_corruption(ssl)),
             steps=self.guest_epochs * math.ceil(len(own) / self.batch_size),
             learning_rate=self.guest_learning_rate,
             batch_size=self.batch_size,

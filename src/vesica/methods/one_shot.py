@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from vesica.augmentations import views_of
 from vesica.errors import InputError, ProtocolError
 from vesica.learning.cluster import cluster
 from vesica.learning.estimation import Judge, choose_threshold, gate
+from vesica.learning.self_supervised import self_supervised, usual_corruption, usual_rate
 from vesica.learning.semi_supervised import Align, LabelledViews, Stop, Threshold, semi_supervised
 from vesica.learning.training import batches, train
 from vesica.methods import one_shot_claims as claims
@@ -27,6 +29,9 @@ from vesica.protocol import Guest, Host, Message
 from vesica.protocol.end_to_end import EndToEnd
 from vesica.protocol.party import Party
 
+WarmUp = Literal["none", "simsiam", "byol", "moco", "scarf"]
+
+_WARM_UP_BATCH = 512
 _ROUNDING = 1e-4  # a narrow wire may lift a probability a little above 1
 
 
@@ -54,8 +59,12 @@ class OneShot:
 
     The gradients of a random head tell the guests which aligned rows belong together; with these clusters as temporary
     labels each guest learns from all its rows, aligned or not.
+
+    Beyond the paper: with a `warm_up` every encoder first learns from views of its own rows, which needs no message.
     """
 
+    warm_up: WarmUp = "none"
+    warm_up_steps: int = 1000
     guest_steps: int = 1000
     guest_patience: int = 0  # looks at validation rows, 100 steps apart or more, at most 200; 0: use all labels
     batch_size: int = 32
@@ -113,6 +122,7 @@ class OneShot:
     def follow(self, me: Guest) -> tuple[Labelled, nn.Module]:
         """Algorithm 1 at a guest; its temporary labels, and its encoder with a classifier of its own on top."""
         rows = me.rows.labelled
+        self.begin(me)
         me.host.send("representations", me.represent(rows))  # (1)
         answer = me.host.receive("gradients", shape=(len(rows), dim_of(me)), finite=True)  # (2)
         known = Labelled(rows, cluster(answer.tensor, classes_of(answer, me)))  # (3)
@@ -126,6 +136,7 @@ class OneShot:
             raise InputError("one-shot and few-shot group rows by class and cannot learn a regression: take split-nn")
         rows, labels = me.rows.labelled, self.release(me)
         me.head = head = self.fresh_head(me, me.dims)
+        self.begin(me)
         own = own_part(me)
         parts = [*own, *me.gather_representations(rows, finite=True)]
         gradients = self.noised(me, head, parts, labels)  # (2)
@@ -175,6 +186,24 @@ class OneShot:
                 me.milestones[name] = replace(me.milestones[name], head=head)
             else:
                 me.head = head
+
+    def begin(self, me: Party) -> None:
+        """The warm-up, of a party that has features."""
+        if self.warm_up == "none" or me.encoder is None:
+            return
+        assert me.encoder_spec is not None
+        own = me.inputs[torch.cat([me.rows.aligned, me.rows.unaligned])]
+        self_supervised(
+            me.encoder,
+            own,
+            dim=dim_of(me),
+            ssl=self.warm_up,
+            views=views_of(me.encoder_spec.schema, own, corrupted=usual_corruption(self.warm_up)),
+            steps=self.warm_up_steps,
+            learning_rate=usual_rate(self.warm_up, _WARM_UP_BATCH),
+            batch_size=_WARM_UP_BATCH,
+            resume=me.resumable("warm-up"),
+        )
 
     def learn(self, me: Party, known: Labelled, *, step: str) -> nn.Module:
         """Semi-supervised learning of this party's encoder, from the rows it has labels for and all its others."""
