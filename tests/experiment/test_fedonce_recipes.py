@@ -41,11 +41,12 @@ def test_every_case_of_laggy_can_be_made_and_told_from_the_others() -> None:
         check_waiting(case.method, guests, wait=case.wait, absent=case.absent)
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", [*TABLES, "tune-mnist", "tune-more"])
 def test_every_case_can_be_made_and_told_from_the_others(table: str) -> None:
     made = cases(table)
     assert len({case.title for case in made}) == len({case.folder for case in made}) == len(made) > 0
     for case in made:
+        assert case.hold_out == table.startswith("tune")
         check_fields(case.method)
         check_stop(case.method, case.stop_at_bytes)
         assert case.data in SCENARIOS
