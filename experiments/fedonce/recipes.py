@@ -6,8 +6,11 @@ best for NAT; the other settings are our defaults.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from vesica.experiment.recipes import Case, Recipe
+from vesica.learning.pretext import SelfSupervision
+from vesica.learning.self_supervised import usual_rate
 from vesica.methods import FedOnce, Linear, LocalOnly, Method, Pooled, SplitNN, VerticalTrees
 from vesica.methods.fedonce import Representation
 from vesica.protocol.end_to_end import Augment
@@ -229,6 +232,20 @@ def table7(seeds: int) -> Sequence[Case]:
     ]
 
 
+def representations(seeds: int) -> Sequence[Case]:
+    """FedOnce does not depend on noise as targets (section 5.6): the other representations, on phishing."""
+    setting = SETTINGS["phishing"]
+    plain = setting.fedonce()
+    kinds = get_args(SelfSupervision)
+    methods: list[Method] = [
+        setting.solo(),
+        plain,
+        *(replace(plain, representation=kind) for kind in ("pca", "filters")),
+        *(replace(plain, representation=ssl, guest_learning_rate=usual_rate(ssl, BATCH)) for ssl in kinds),
+    ]
+    return [run(method, "phishing", setting, seed) for method in methods for seed in range(seeds)]
+
+
 def tune_mnist(seeds: int) -> Sequence[Case]:
     """How guests of images are to learn, compared on rows that are neither test rows nor trained on.
 
@@ -304,6 +321,7 @@ RECIPES = {
     "fig9": Recipe("FedOnce where one party has the columns that matter", fig9),
     "fig11": Recipe("FedOnce that goes on end to end, on CIFAR-10 quadrants", fig11),
     "table7": Recipe("FedOnce with NAT and with principal components", table7),
+    "representations": Recipe("FedOnce with other representations than noise as targets", representations, seeds=3),
     "tune-mnist": Recipe("FedOnce on MNIST quadrants: how guests learn, on rows held out", tune_mnist),
     "table8": Recipe("FedOnce with noise on the representations", table8),
     "laggy": Recipe("FedOnce with absent guests", laggy, seeds=3),

@@ -25,7 +25,7 @@ from vesica.experiment.tables import read_lines, read_published, summarise
 from vesica.methods import FedOnce, VerticalTrees, check_fields
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "fedonce"
-TABLES = ("fig5", "table4", "fig6", "fig7", "fig8", "fig9", "fig11", "table6", "table7", "table8")
+TABLES = ("fig5", "table4", "fig6", "fig7", "fig8", "fig9", "fig11", "table6", "table7", "table8", "representations")
 
 
 def cases(table: str) -> list[Case]:
