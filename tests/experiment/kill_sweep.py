@@ -32,8 +32,8 @@ METHODS = {
     "split-nn": SplitNN(epochs=3, patience=2, batch_size=16, hidden=(4,)),
     "one-shot": OneShot(**SHOTS),
     "few-shot": FewShot(**SHOTS),
-    "few-shot-finetuned": FewShot(  # two epochs, and two checkpoints of the warm-up
-        **SHOTS | {"batch_size": 32}, finetune_iterations=4, warm_up="simsiam", warm_up_steps=120
+    "few-shot-finetuned": FewShot(  # two epochs
+        **SHOTS | {"batch_size": 32}, finetune_iterations=4, warm_up="simsiam", warm_up_steps=2
     ),
     "few-shot-private": FewShot(**SHOTS | {"batch_size": 32}, finetune_iterations=2, label_epsilon=1.0),
     "fedonce-absent": FedOnce(guest_epochs=3, host_epochs=2, batch_size=16, party_dropout=0.3),

@@ -36,7 +36,7 @@ def sweep(folder: Path, what: str, guests: int, method: str) -> list[dict[str, o
         ("split-nn-private", "before-checkpoint", 1, 5),
         ("split-nn-private", "after-checkpoint", 2, 6),
         ("few-shot", "after-message", 1, 20),
-        ("few-shot-finetuned", "before-checkpoint", 1, 20),
+        ("few-shot-finetuned", "before-checkpoint", 1, 22),
         ("few-shot-private", "after-checkpoint", 1, 20),
         ("fedonce-absent", "after-message", 2, 14),
         ("fedonce-absent", "before-checkpoint", 2, 6),
