@@ -10,7 +10,11 @@ from vesica.methods import VFLHLP, VFLHLPA, VFLHLPP, FedHSSL, FedLocalSSL, FedOn
 SPLIT = (SplitNN(hidden=()), SplitNN(hidden=(), patience=0, epochs=10))
 LOCAL = LocalOnly(hidden=(), batch_size=128, patience=0, epochs=3)
 HALVES = (VFLHLP(), VFLHLPA(), VFLHLPP(), VFLHLPP(guest_steps=0))  # the last has neither half, at the same rates
-IN_FEDHSSLS_FRAME = [kind(ssl=ssl) for kind in (FedLocalSSL, FedHSSL) for ssl in ("simsiam", "byol", "moco")]
+IN_FEDHSSLS_FRAME = [  # fine-tuned as the second split-nn learns: 20 validation rows are too few to keep an epoch by
+    kind(ssl=ssl, finetune_epochs=10, finetune_patience=0, finetune_batch_size=SPLIT[1].batch_size)
+    for kind in (FedLocalSSL, FedHSSL)
+    for ssl in ("simsiam", "byol", "moco")
+]
 
 
 @dataclass(frozen=True)
