@@ -4,18 +4,15 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from vesica.errors import InputError, VesicaError
+from vesica.errors import InputError
 from vesica.experiment.tables import read_lines
-from vesica.report.overview import standalone
 from vesica.report.page import METRICS
 from vesica.report.plots import FONT, INK, SOFT
+from vesica.report.sheet import add_legend, standalone, write
 from vesica.report.sweep import Setting, settings_of
 from vesica.report.trade_off import Spot, draw_lines, look_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PANEL = (6.4, 4.2)  # inches
 ATTACKS = {"model completion, the best style": "completion", "the direction of the gradients": "direction"}
@@ -37,7 +34,7 @@ def picture(lines: Sequence[Line], *, field: str) -> str:
             if any(curves.values()):
                 axes = figure.add_subplot(len(found), len(ATTACKS), len(ATTACKS) * row + column + 1, facecolor="none")
                 draw_lines(axes, curves, across=f"the run's {metric}", up=f"{data}: AUC of {title}")
-    add_legend(figure, names(lines, "method"))
+    add_legend(figure, looks_of(names(lines, "method")))
     title = f"What a guest finds out of the labels, as {field} grows"
     figure.suptitle(title, x=0.05, y=1 - 0.2 / height, ha="left", color=INK, fontsize=1.4 * FONT)
     return standalone(figure, title)
@@ -78,13 +75,10 @@ def spots_of(settings: Sequence[Setting], attack: str) -> list[Spot]:
     return spots
 
 
-def add_legend(figure: "Figure", methods: Sequence[str]) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [Line2D([], [], linewidth=1.2, **look_of(number)) for number in range(len(methods))]  # type: ignore[arg-type]
-    handles += [Line2D([], [], linewidth=1, color=SOFT, linestyle=style) for style in ((0, (5, 4)), "dashdot")]
-    words = [*methods, "knowing nothing", "what it can do without the run"]
-    figure.legend(handles, words, loc="lower center", ncols=3, frameon=False, fontsize=FONT, labelcolor=INK)
+def looks_of(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
+    looks: dict[str, dict[str, Any]] = {m: {"linewidth": 1.2, **look_of(number)} for number, m in enumerate(methods)}
+    levels = {"knowing nothing": (0, (5, 4)), "what it can do without the run": "dashdot"}
+    return looks | {said: {"linewidth": 1, "color": SOFT, "linestyle": style} for said, style in levels.items()}
 
 
 def main() -> int:
@@ -93,15 +87,14 @@ def main() -> int:
     parser.add_argument("--field", default="iso_gradients", help="the setting of the defence")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
-    try:
+
+    def draw() -> str:
         lines = [line for line in read_lines(asked.results) if line.get("audit")]
         if not lines:
             raise InputError(f"{asked.results} has no audited run: give what `vesica reproduce audit` wrote")
-        asked.out.write_text(picture(lines, field=asked.field))
-    except (VesicaError, OSError) as error:
-        print(f"vesica: {error}", file=sys.stderr)
-        return 2
-    return 0
+        return picture(lines, field=asked.field)
+
+    return write(asked.out, draw)
 
 
 if __name__ == "__main__":

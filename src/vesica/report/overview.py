@@ -6,36 +6,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from vesica.errors import InputError, VesicaError
+from vesica.errors import InputError
 from vesica.experiment.overview import Entry, entries
 from vesica.experiment.tables import read_lines
-from vesica.report.document import PALETTE
-from vesica.report.page import LOWER_IS_BETTER, METRICS
-from vesica.report.plots import (
-    BYTES,
-    FONT,
-    IN_ONE_PLACE,
-    INK,
-    SERIES,
-    SOFT,
-    Point,
-    frame,
-    inline,
-    label_levels,
-    label_points,
-)
+from vesica.report.plots import BYTES, IN_ONE_PLACE, INK, SERIES, SOFT, Point, frame, label_levels, label_points
+from vesica.report.sheet import add_legend, head, sheet, standalone, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-COLUMNS = 2
-PANEL = (6.4, 4.6)  # inches
-MARGINS = {"left": 0.05, "right": 0.92, "wspace": 0.3, "hspace": 0.28}
-HEADING, LEGEND = 0.85, 1.15  # inches, above and below the panels
-TEXT = "text { paint-order: stroke; stroke: var(--paper); stroke-width: 3px; stroke-linejoin: round; }"
 
 
 @dataclass(frozen=True)
@@ -69,30 +49,23 @@ def family_of(method: str) -> Family:
 
 
 def picture(found: Sequence[Entry], *, aligned: int) -> str:
-    """A panel for each data set, as one SVG that needs nothing else; the same results give the same bytes."""
-    from matplotlib.figure import Figure
-
+    """A panel for each data set; the same results give the same bytes."""
     panels: dict[str, list[Entry]] = {}
     for entry in found:
         if entry.aligned == aligned:
             panels.setdefault(entry.data, []).append(entry)
     if not panels:
         raise InputError(f"no result has {aligned} aligned rows: give --aligned a number that was run")
-    rows = -(-len(panels) // COLUMNS)
-    height = rows * PANEL[1] + HEADING
-    figure = Figure(figsize=(COLUMNS * PANEL[0], height), dpi=72, facecolor="none")
-    figure.subplots_adjust(**MARGINS, bottom=LEGEND / height, top=1 - HEADING / height)
-    for position, (data, of_data) in enumerate(panels.items(), start=1):
-        draw_panel(figure.add_subplot(rows, COLUMNS, position, facecolor="none"), data, of_data)
-    add_legend(figure, [entry for of_data in panels.values() for entry in of_data])
     title = f"Metric against bytes, {aligned:,} aligned rows"
-    figure.suptitle(title, x=MARGINS["left"], y=1 - 0.2 / height, ha="left", color=INK, fontsize=1.4 * FONT)
+    figure = sheet(title, len(panels), columns=2, panel=(6.4, 4.6), right=0.92)
+    for axes, (data, of_data) in zip(figure.axes, panels.items(), strict=True):
+        draw_panel(axes, data, of_data)
+    add_legend(figure, looks_of([entry for of_data in panels.values() for entry in of_data]))
     return standalone(figure, title)
 
 
 def draw_panel(axes: "Axes", data: str, found: Sequence[Entry]) -> None:
     """A point a method, and a dashed line for one that sends nothing."""
-    metric = found[0].metric
     levels = [(entry.title, statistics.fmean(entry.values)) for entry in found if not entry.sent]
     talking = [entry for entry in found if entry.sent]
     points = [Point(entry.title, entry.sent, statistics.fmean(entry.values), 0.0, ()) for entry in talking]
@@ -103,34 +76,25 @@ def draw_panel(axes: "Axes", data: str, found: Sequence[Entry]) -> None:
         face = family.colour if family.filled else "none"
         axes.plot(point.x, point.y, family.marker, color=family.colour, markerfacecolor=face, markersize=8)
     frame(axes, points, BYTES)
-    better = "lower" if metric in LOWER_IS_BETTER else "higher"
-    title = f"{data}: {METRICS.get(metric, metric)} ({better} is better)"
-    axes.set_title(title, loc="left", color=INK, fontsize=1.15 * FONT, parse_math=False)
+    head(axes, data, found[0].metric)
     label_levels(axes, levels)
     label_points(axes, points, levels)
 
 
-def add_legend(figure: "Figure", found: Sequence[Entry]) -> None:
-    from matplotlib.lines import Line2D
-
+def looks_of(found: Sequence[Entry]) -> dict[str, dict[str, Any]]:
     shown = [family for family in (*FAMILIES, OTHERS) if any(family_of(e.method) is family for e in found if e.sent)]
-    handles = [
-        Line2D([], [], color=f.colour, marker=f.marker, linestyle="", markerfacecolor=f.colour if f.filled else "none")
+    looks: dict[str, dict[str, Any]] = {
+        f.title: {
+            "color": f.colour,
+            "marker": f.marker,
+            "linestyle": "",
+            "markerfacecolor": f.colour if f.filled else "none",
+        }
         for f in shown
-    ]
-    titles = [family.title for family in shown]
+    }
     if any(not entry.sent for entry in found):
-        handles.append(Line2D([], [], color=SOFT, linewidth=1, linestyle=(0, (5, 4))))
-        titles.append("reference: the host alone, sends nothing")
-    figure.legend(handles, titles, loc="lower center", ncols=3, frameon=False, fontsize=FONT, labelcolor=INK)
-
-
-def standalone(figure: "Figure", title: str) -> str:
-    """With colours of its own for light and dark."""
-    drawing = inline(figure, title, "picture")
-    style = f"<style>{PALETTE}svg {{ background: var(--paper); }}\n{TEXT}</style>"
-    head, rest = drawing.split("</title>", 1)
-    return head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1) + "</title>" + style + rest
+        looks["reference: the host alone, sends nothing"] = {"color": SOFT, "linewidth": 1, "linestyle": (0, (5, 4))}
+    return looks
 
 
 def main() -> int:
@@ -139,15 +103,11 @@ def main() -> int:
     parser.add_argument("--aligned", type=int, default=1000, help="the results with so many aligned rows")
     parser.add_argument("--out", type=Path, default=Path("docs/overview.svg"))
     asked = parser.parse_args()
-    if not asked.out.parent.is_dir():
-        parser.error(f"there is no directory {asked.out.parent} to write {asked.out.name} to: make it first")
-    try:
-        lines = [line for file in asked.results for line in read_lines(file)]
-        asked.out.write_text(picture(entries(lines), aligned=asked.aligned))
-    except VesicaError as error:
-        print(f"vesica: {error}", file=sys.stderr)
-        return 2
-    return 0
+
+    def draw() -> str:
+        return picture(entries([line for file in asked.results for line in read_lines(file)]), aligned=asked.aligned)
+
+    return write(asked.out, draw)
 
 
 if __name__ == "__main__":

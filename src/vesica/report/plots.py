@@ -135,12 +135,13 @@ def _draw(axes: "Axes", points: Sequence[Point], levels: Sequence[tuple[str, flo
         axes.errorbar([point.x], [point.y], whisker, color=colour, marker=marker, markersize=8, capsize=3)
 
 
-def frame(axes: "Axes", points: Sequence[Point], cost: Cost) -> None:
+def frame(axes: "Axes", points: Sequence[Point], cost: Cost, *, room: tuple[float, float] = (4, 6)) -> None:
+    """The axes around points; `room` on both sides, as factors, is for their labels."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_xscale("log")
     across = [x for point in points for x in (point.x, *(at for at, _ in point.curve))] or [1.0]
-    axes.set_xlim(min(across) / 4, max(across) * 6)
+    axes.set_xlim(min(across) / room[0], max(across) * room[1])
     axes.margins(y=0.12)
     axes.set_ylim(axes.get_ylim())  # settled now: the labels are placed by it
     axes.xaxis.set_major_locator(LogLocator(numticks=9))
