@@ -62,7 +62,7 @@ class FedOnce:
     host_weight_decay: float = 1e-5
     hidden: tuple[int, ...] = (64,)
     more_epochs: int = 0
-    more_learning_rate: float = 1e-4
+    more_learning_rate: float = 1e-3
     party_dropout: float = 0.0  # a guest's part of a row is missing with this probability, in the host's training
     fill: Fill = "learned"
     epsilon: float | None = None
