@@ -43,14 +43,18 @@ class Entry:
 
 
 def entries(lines: Iterable[Mapping[str, Any]]) -> list[Entry]:
-    """In the order of the registry. A method has one setting for a data set and a number of aligned rows.
+    """The methods' own.
 
     Milestones are left out: they have the settings of the method that goes on from them, and no seconds of their own.
     """
+    return together(line for line in lines if line["seconds"] is not None)
+
+
+def together(lines: Iterable[Mapping[str, Any]]) -> list[Entry]:
+    """In the order of the registry. A title has one setting for a data set and a number of aligned rows."""
     groups: dict[tuple[str, int, str], list[Mapping[str, Any]]] = defaultdict(list)
     for line in lines:
-        if line["seconds"] is not None:
-            groups[line["data"], line["rows"]["aligned"], line["title"]].append(line)
+        groups[line["data"], line["rows"]["aligned"], line["title"]].append(line)
     found = [_entry(*key, runs) for key, runs in groups.items()]
     order = list(METHODS)
     return sorted(found, key=lambda entry: order.index(entry.method) if entry.method in METHODS else len(order))

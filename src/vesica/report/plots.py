@@ -22,12 +22,13 @@ REFERENCES = dict.fromkeys(ALONE, "the host alone, sends nothing") | dict.fromke
     IN_ONE_PLACE, "raw data in one place, simulation only"
 )
 # Colours that stand in for the page's own, so that a picture follows the light or dark of the page.
-INK, SOFT, RULE, *SERIES = (f"#0101{i:02x}" for i in range(1, 12))
-VARIABLES = {INK: "var(--ink)", SOFT: "var(--soft)", RULE: "var(--rule)"} | {
+INK, SOFT, RULE, *SERIES, PAPER = (f"#0101{i:02x}" for i in range(1, 13))
+VARIABLES = {INK: "var(--ink)", SOFT: "var(--soft)", RULE: "var(--rule)", PAPER: "var(--paper)"} | {
     colour: f"var(--series-{i})" for i, colour in enumerate(SERIES, start=1)
 }
 MARKERS = "osD^vP"
 FONT = 10.5  # points; a pixel of the figure is a point too
+FAR = 24  # pixels between a point and its name, from which on a hairline joins them
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top, in pixels of the figure
 
@@ -175,21 +176,45 @@ def label_levels(axes: "Axes", levels: Sequence[tuple[str, float]]) -> None:
         _text(axes, shorten(label, 24), axes.bbox.x1 + 6, up, SOFT)
 
 
-def label_points(axes: "Axes", points: Sequence[Point], levels: Sequence[tuple[str, float]]) -> None:
-    """Each name at the nearest place around its point where it covers nothing; a hairline if that is far."""
+def label_points(
+    axes: "Axes",
+    points: Sequence[Point],
+    levels: Sequence[tuple[str, float]],
+    *,
+    rivals: Sequence[tuple[float, float]] = (),
+) -> None:
+    """Each name at the nearest place around its point where it covers nothing; a hairline if that is far.
+
+    If it is not, the name stands no nearer to one of the rivals, which are other points that it could be taken for.
+    """
     left, bottom, right, top = (float(side) for side in axes.bbox.extents)
+    others = [_pixel(axes, *rival) for rival in rivals]
     taken = [(left, up - 2, right, up + 2) for _, y in levels for up in [_pixel(axes, 1, y)[1]]]
     taken += [box for point in points for box in _ink(axes, point)]
+    taken += [(x - 6, y - 6, x + 6, y + 6) for x, y in others]
     for point in points:
-        x, y = _pixel(axes, point.x, point.y)
+        place = _pixel(axes, point.x, point.y)
         label = shorten(point.label, 32)
-        inside = [b for b in _around(x, y, label) if _within(b, (left, bottom, right, top))]
-        box = next((b for b in inside if _free(b, taken)), inside[0])
+        inside = [b for b in _around(*place, label) if _within(b, (left, bottom, right, top))]
+        free = (b for b in inside if _free(b, taken))
+        box = next((b for b in free if _distance(b, place) > FAR or _nearest(b, place, others)), inside[0])
         taken.append(box)
-        near = min(max(x, box[0]), box[2]), min(max(y, box[1]), box[3])
-        if abs(near[0] - x) + abs(near[1] - y) > 24:
-            axes.plot(*zip((x, y), near, strict=True), color=SOFT, linewidth=0.6, transform=None, zorder=1)
+        if _distance(box, place) > FAR:
+            axes.plot(*zip(place, _edge(box, place), strict=True), color=SOFT, linewidth=0.6, transform=None, zorder=1)
         _text(axes, label, box[0], (box[1] + box[3]) / 2, INK)
+
+
+def _edge(box: Box, place: tuple[float, float]) -> tuple[float, float]:
+    """What of a box is nearest to a place."""
+    return min(max(place[0], box[0]), box[2]), min(max(place[1], box[1]), box[3])
+
+
+def _distance(box: Box, place: tuple[float, float]) -> float:
+    return sum(abs(here - there) for here, there in zip(_edge(box, place), place, strict=True))
+
+
+def _nearest(box: Box, place: tuple[float, float], others: Sequence[tuple[float, float]]) -> bool:
+    return all(_distance(box, place) <= _distance(box, other) for other in others)
 
 
 def _ink(axes: "Axes", point: Point) -> Iterator[Box]:
