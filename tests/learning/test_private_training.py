@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from vesica.learning import private_training
 from vesica.learning.private_training import train_privately
+from vesica.models.dropout import Dropout
 from vesica.privacy import Mechanism
 
 ROWS = 400
@@ -93,3 +94,34 @@ def test_a_step_goes_down_the_mean_of_the_clipped_gradients_over_the_rows_expect
     drawn = sum(len(batch) for batch in inputs.batches)
     expected = before - LEARNING_RATE * CLIP * drawn / (ROWS * MECHANISM.sampling)
     assert float(model.weight.detach()) == pytest.approx(expected, rel=1e-4)
+
+
+def test_nothing_is_dropped_out() -> None:
+    """A mask goes by a row's place in its batch: without one row, those after it would get others."""
+    seen: list[Tensor] = []
+
+    def loss(outputs: Tensor, _: Tensor) -> Tensor:
+        seen.append(outputs.detach().clone())
+        return outputs.sum(dim=1)
+
+    train_privately(
+        nn.Sequential(nn.Linear(4, 8), Dropout(0.5), nn.Linear(8, 2)).train(),
+        Watched(4),
+        lambda batch: torch.zeros(len(batch)),
+        rows=ROWS,
+        loss=loss,
+        mechanism=Mechanism(noise=3.0, sampling=0.1, steps=5),
+        clip=CLIP,
+        learning_rate=LEARNING_RATE,
+    )
+    assert len(seen) == 5
+    for outputs in seen:  # all rows are alike
+        assert torch.allclose(outputs, outputs[:1].expand_as(outputs))
+
+
+def test_an_empty_batch_is_a_step_too() -> None:
+    model, inputs = nn.Linear(4, 2), Watched(4)
+    before = model.weight.detach().clone()
+    train(model, inputs, Mechanism(noise=3.0, sampling=1e-9, steps=3))
+    assert [len(batch) for batch in inputs.batches] == [0, 0, 0]
+    assert (model.weight != before).all()

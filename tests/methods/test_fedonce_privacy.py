@@ -79,8 +79,21 @@ def test_a_private_guests_target_depends_on_its_row_alone(
     before, with_it = targets(others), targets(everyone)
     assert torch.equal(with_it[others], before)
     assert torch.equal(targets(others), before)
-    assert not targets.change
+    assert targets.public == (representation == "codebook")
     assert moved(encoder, own, targets=(with_it, before), left_out=left_out, clip=clip) <= clip * (1 + 1e-9)
+
+
+def test_no_seed_gives_the_points_of_fixed_away() -> None:
+    """They go by a row's place, so that who knew them could tell that one row is gone."""
+    own, drawn = torch.zeros(50, 5), []
+    for representation in ("fixed", "fixed", "codebook", "codebook"):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            drawn.append(GuestTargets(representation, nn.Identity(), own, dim=3).points)
+    assert not torch.equal(drawn[0], drawn[1])
+    assert torch.equal(drawn[2], drawn[3])
+    assert drawn[0].norm(dim=1).tolist() == pytest.approx([1.0] * 50)
+    assert drawn[0].mean(dim=0).norm() < 0.5  # all round
 
 
 @pytest.mark.parametrize("representation", ["fixed", "codebook"])
@@ -126,7 +139,7 @@ def test_the_papers_assignment_lets_one_row_move_all_others() -> None:
     assert (with_it[1:] != without).any(dim=1).all()
     assert moved(encoder, own, targets=(with_it, without), left_out=0, clip=clip) > 1.8 * rows * clip
     assert not torch.equal(targets.points, start)  # and it lasts
-    assert targets.change
+    assert not targets.public
 
 
 def test_a_guest_trains_on_its_aligned_rows_and_the_host_on_the_labelled_ones(trainings: list[dict[str, Any]]) -> None:

@@ -33,12 +33,13 @@ def train_privately(
     """Train `model` with plain SGD, so that its weights cost what `mechanism` does.
 
     `inputs` and `targets` map positions of rows to what the model takes and to what it should give. No validation row
-    stops the training and no average is kept: either would be one more look at the rows. `more_parts` are kept with a
+    stops the training and no average is kept: either would be one more look at the rows. Nothing is dropped out: masks
+    go by a row's place in its batch, and without one row those after it would get others. `more_parts` are kept with a
     checkpoint: what changes in training beside the model.
     """
     optimiser = torch.optim.SGD(model.parameters(), lr=learning_rate)
     parts: dict[str, Stateful] = {"model": model, "optimiser": optimiser, **(more_parts or {})}
-    model.train()
+    model.eval()
     for position in (resume or Straight()).steps(math.ceil(mechanism.steps / STEPS_A_POSITION), parts):
         first = position * STEPS_A_POSITION
         for _ in range(first, min(first + STEPS_A_POSITION, mechanism.steps)):

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Literal
 
 from torch import Tensor, nn
+from torch.nn import functional
 
 from vesica.learning.private_training import train_privately
 from vesica.methods.release_claims import total_claim
@@ -25,6 +26,7 @@ from vesica.privacy import (
     rdp_epsilon,
     refuse_short_tails,
 )
+from vesica.privacy.dp_sgd import standard_normals
 from vesica.protocol import Guest, Host
 from vesica.protocol.party import Party
 from vesica.schema import ImageSchema
@@ -89,7 +91,7 @@ class PrivateTraining:
             clip=self.clip,
             learning_rate=self.learning_rate,
             resume=me.resumable("representation"),
-            more_parts={"targets": targets} if targets.change else None,
+            more_parts=None if targets.public else {"targets": targets},
         )
 
     def lead(
@@ -136,20 +138,25 @@ class PrivateTraining:
 class GuestTargets:
     """The points that a guest's rows are drawn to.
 
-    Those of `fixed` and of `codebook` depend on a row alone, and so does its gradient. `heuristic-nat` shares the
-    points of a batch out among its rows, for good.
+    Those of `fixed` and of `codebook` depend on a row alone, and so does its gradient. Points of `fixed` go by a row's
+    place, so they are drawn by the operating system and never shown: who knew them by the seed could tell a row that
+    is gone by its successors' points, and as it is the points of the others are as likely with it as without.
+    `heuristic-nat` shares the points of a batch out among its rows, for good.
     """
 
     def __init__(self, representation: str, encoder: nn.Module, own: Tensor, *, dim: int) -> None:
         self._representation = representation
         self._encoder = encoder
         self._own = own
-        self.points = points_on_sphere(CODES if representation == "codebook" else len(own), dim, device=own.device)
+        if representation == "fixed":
+            self.points = functional.normalize(standard_normals(len(own) * dim).view(-1, dim), dim=1).to(own.device)
+        else:
+            self.points = points_on_sphere(CODES if self.public else len(own), dim, device=own.device)
 
     @property
-    def change(self) -> bool:
-        """Whether the points do, so that a checkpoint has to keep them."""
-        return self._representation == "heuristic-nat"
+    def public(self) -> bool:
+        """Whether the seed gives them, and no row changes them; others are kept with a checkpoint."""
+        return self._representation == "codebook"
 
     def __call__(self, batch: Tensor) -> Tensor:
         if self._representation == "fixed":
