@@ -129,7 +129,8 @@ def test_a_run_with_label_privacy_says_what_was_spent_and_what_is_not_covered(fo
     private = ("run", "few-shot", "--federation", "federation.toml", *(x for s in settings for x in ("--set", s)))
     answer = vesica(*private, "--json", "result.json")
     assert answer.code == 0, answer.err
-    assert "Privacy spent by a run of one-shot, few-shot: epsilon = 0.5, delta = 0." in answer.out
+    spent = "Privacy spent by a run of one-shot, few-shot: epsilon = 0.500, delta = 0, for one label; its statements"
+    assert spent in answer.out
     assert "(epsilon = 0.5, kept with probability 0.622)" in answer.out
     assert "Not covered: the features" in answer.out
     result = json.loads(Path("result.json").read_text())

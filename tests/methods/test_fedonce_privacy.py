@@ -261,3 +261,10 @@ def test_two_budgets_together_are_never_below_the_one_of_the_weights() -> None:
 def test_filters_are_refused_where_they_would_have_to_learn() -> None:
     with pytest.raises(InputError, match="filters are not trained"):
         FedOnce(representation="filters", more_epochs=2)
+
+
+@pytest.mark.parametrize("clip", [0.0, -1.0, 1e-44, 1e39, 1e300, float("nan")])
+def test_a_clip_that_float32_cannot_scale_by_is_refused(clip: float) -> None:
+    with pytest.raises(InputError) as refusal:
+        FedOnce(representation="filters", epsilon=2.0, clip=clip)
+    assert str(refusal.value) == f"clip of fedonce is {clip}: give a number from 1e-12 to 1e+12"

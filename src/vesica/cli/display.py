@@ -11,7 +11,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from vesica.experiment.tables import summarise
+from vesica.privacy.spent import at_most
 from vesica.protocol.link import Progress as Watcher
+
+ONE_OF = {"labels": "one label", "columns": "one person's columns", "records": "one person's record"}
 
 
 @contextmanager
@@ -67,9 +70,13 @@ def print_results(lines: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
         table.add_row(*row)
     wide().print(table)
-    spent: dict[tuple[float, float], dict[str, None]] = {}
+    spent: dict[tuple[float, float, str], dict[str, None]] = {}
     for line in lines:
         if line.get("epsilon") is not None:
-            spent.setdefault((line["epsilon"], line["delta"]), {})[line["method"]] = None
-    for (epsilon, delta), methods in spent.items():
-        say(f"Privacy spent by a run of {', '.join(methods)}: epsilon = {epsilon:g}, delta = {delta:g}.")
+            whose = ONE_OF[line.get("protects") or "records"]
+            spent.setdefault((line["epsilon"], line["delta"], whose), {})[line["method"]] = None
+    for (epsilon, delta, whose), methods in spent.items():
+        say(
+            f"Privacy spent by a run of {', '.join(methods)}: epsilon = {at_most(epsilon)}, delta = {delta:g}, for "
+            f"{whose}; its statements say of what, and what is not covered."
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 import sys
@@ -200,7 +201,7 @@ def setting_of(line: Line) -> dict[str, str]:
         "aligned": f"{line['rows']['aligned']:,}",
         "labelled": f"{line['rows']['labelled']:,}",
         "wire": line["wire"] or "–",
-        "epsilon": "–" if spent is None else f"{spent:.2f}",
+        "epsilon": "–" if spent is None else f"{math.ceil(spent * 100) / 100:.2f}",  # never less than it is
         "predicted without": ", ".join(line.get("without", ())) or "–",
     }
 

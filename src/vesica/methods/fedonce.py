@@ -32,6 +32,9 @@ Representation = Literal[
 ]
 
 
+LEAST_CLIP, MOST_CLIP = 1e-12, 1e12  # what float32 can scale gradients by
+
+
 @dataclass(frozen=True)
 class FedOnce:
     """One message a guest: it learns a representation of its rows without labels, and sends it.
@@ -101,6 +104,8 @@ class FedOnce:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise InputError(f"{name} of fedonce is {value}: give a positive number")
+        if not LEAST_CLIP <= self.clip <= MOST_CLIP:
+            raise InputError(f"clip of fedonce is {self.clip}: give a number from {LEAST_CLIP:g} to {MOST_CLIP:g}")
         if self.sigma_r is not None and self.representation_epsilon is not None:
             raise InputError("fedonce with representation_epsilon finds the noise by itself: leave it or sigma_r out")
         if self.representation_noise is not None and self.more_epochs:
