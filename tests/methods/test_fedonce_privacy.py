@@ -1,5 +1,6 @@
 """FedOnce with differential privacy: who spends what, what a guest's targets look at, and what is refused."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from vesica.methods.fedonce_privacy import GuestTargets
 from vesica.models import CNN0, CNN1, MLP
 from vesica.models.filters import EdgeFilters, TurnedColumns
 from vesica.objectives import distance
-from vesica.privacy import Mechanism, clipped_sum, rdp_epsilon
+from vesica.privacy import Mechanism, clipped_sum, pld_epsilon, rdp_epsilon
+from vesica.privacy.spent import at_most
 
 TINY: dict[str, Any] = {"guest_epochs": 2, "host_epochs": 3, "batch_size": 16, "epsilon": 4.0}
 
@@ -44,7 +46,15 @@ def test_all_parties_together_spend_epsilon(representation: str, trainings: list
     said = result.to_json()
     assert said["epsilon"] == pytest.approx(4, abs=1e-3)
     assert said["delta"] == 1e-5
-    assert "Not covered: the representations that the guests gave the host" in result.statements[0]
+    by_renyi, by_loss = rdp_epsilon(mechanisms, 1e-5), pld_epsilon(mechanisms, 1e-5)
+    assert result.statements[0] == (
+        f"The weights of all models together are differentially private, epsilon {at_most(by_renyi)} at delta 1e-05 by "
+        f"Rényi accounting (moments division), {at_most(by_loss)} by privacy loss distributions; neighbours differ in "
+        "one person's whole record, there or not. Not covered: the representations that the guests gave the host, what "
+        "the agreement says (the classes, which rows are labelled and which validate), predictions, how columns and "
+        "labels are prepared (scales, medians, which categories have a code, which columns have gaps), how many rows "
+        "there are, and the choice of settings."
+    )
 
 
 def test_every_party_clips_and_goes_as_fast_as_it_is_told(trainings: list[dict[str, Any]]) -> None:
@@ -144,10 +154,10 @@ def test_the_papers_assignment_lets_one_row_move_all_others() -> None:
 
 def test_a_guest_trains_on_its_aligned_rows_and_the_host_on_the_labelled_ones(trainings: list[dict[str, Any]]) -> None:
     """These are the numbers that everyone knows, so that nobody need say how much it spends."""
-    fit(FedOnce(representation="fixed", **TINY), small_federation(rows=200))
-    assert {training["rows"] for training in trainings} == {40}
-    assert {training["mechanism"].sampling for training in trainings} == {16 / 40}
-    assert [training["mechanism"].steps for training in trainings] == [5, 8]
+    fit(FedOnce(representation="fixed", **TINY), replace(small_federation(rows=200), labelled=24))
+    assert [training["rows"] for training in trainings] == [40, 24]
+    assert [training["mechanism"].sampling for training in trainings] == [16 / 40, 16 / 24]
+    assert [training["mechanism"].steps for training in trainings] == [5, 5]
 
 
 def test_one_noise_with_moments_and_each_its_own_with_simple_division(trainings: list[dict[str, Any]]) -> None:
