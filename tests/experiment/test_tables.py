@@ -113,10 +113,12 @@ def test_rows_of_several_hosts_parties_and_biases_are_apart_and_show_which() -> 
 
 
 def test_rows_that_spent_more_or_predicted_without_guests_are_apart_and_show_it() -> None:
-    lines = [line(epsilon=None), line(epsilon=2.004, config_hash="1"), line(without=["b", "c"]), line(without=[])]
+    spent = [line(epsilon=2.004, config_hash="1"), line(epsilon=1.1, config_hash="2")]  # rounded up, never down
+    lines = [line(epsilon=None), *spent, line(without=["b", "c"]), line(without=[])]
     assert [(row["epsilon"], row["predicted without"], row["seeds"]) for row in rows(lines)] == [
         ("–", "–", "2"),
-        ("2.00", "–", "1"),
+        ("2.01", "–", "1"),
+        ("1.10", "–", "1"),
         ("–", "b, c", "1"),
     ]
 

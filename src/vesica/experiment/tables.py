@@ -201,7 +201,7 @@ def setting_of(line: Line) -> dict[str, str]:
         "aligned": f"{line['rows']['aligned']:,}",
         "labelled": f"{line['rows']['labelled']:,}",
         "wire": line["wire"] or "–",
-        "epsilon": "–" if spent is None else f"{math.ceil(spent * 100) / 100:.2f}",  # never less than it is
+        "epsilon": "–" if spent is None else f"{math.ceil(round(spent * 100, 9)) / 100:.2f}",  # never less
         "predicted without": ", ".join(line.get("without", ())) or "–",
     }
 
