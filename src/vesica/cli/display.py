@@ -73,7 +73,7 @@ def print_results(lines: Sequence[Mapping[str, Any]]) -> None:
     spent: dict[tuple[float, float, str], dict[str, None]] = {}
     for line in lines:
         if line.get("epsilon") is not None:
-            whose = ONE_OF[line.get("protects") or "records"]
+            whose = ONE_OF.get(line.get("protects", ""), "whom it protects")  # older results do not say whom
             spent.setdefault((line["epsilon"], line["delta"], whose), {})[line["method"]] = None
     for (epsilon, delta, whose), methods in spent.items():
         say(
