@@ -1,10 +1,11 @@
-"""What semi-supervised learning costs a guest: a step of FixMatch, beside the same step in plain eager PyTorch.
+"""What semi-supervised learning costs guests: a step of FixMatch, beside the same step in plain eager PyTorch.
 
-On a GPU a half of CIFAR-10 and a wide residual network, also as a share of the matrix units' rate; on a CPU a quadrant
-of Fashion-MNIST and the small network. The images are random: the cost does not depend on what they show.
+On a GPU two guests side by side, each with a half of CIFAR-10 and a wide residual network, also as a share of the
+matrix units' rate; on a CPU one guest with a quadrant of Fashion-MNIST and the small network. The images are random:
+the cost does not depend on what they show.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from time import perf_counter
 
@@ -15,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import Measurement, seconds_of
 from vesica.augmentations import ImageViews
+from vesica.learning.meeting import Work
 from vesica.learning.resume import Stateful
 from vesica.learning.semi_supervised import LOOK_EVERY, semi_supervised
 from vesica.models import EncoderSpec
@@ -25,6 +27,8 @@ BATCH, MU, CLASSES, ROWS = 32, 7, 10, 20_000
 POSITIONS = 6  # of a hundred steps; the first two warm up
 BLOCK, BLOCKS = 20, 4  # of the peer, before ours and again after it
 PEER = "plain eager PyTorch"
+GUESTS = {"cuda": 2, "cpu": 1}
+WHOSE = {1: "a guest's", 2: "both guests'"}
 LIMITS = {"cuda": 1 / 7, "cpu": 1 / 1.3}
 SIDE = 8192  # of the matrices whose product gives the rate to compare with
 
@@ -32,19 +36,21 @@ SIDE = 8192  # of the matrices whose product gives the rate to compare with
 def measure() -> list[Measurement]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     images = torch.randint(256, (ROWS, *shape_of(device)), dtype=torch.uint8, device=device)
-    step = plain_step(images)
-    peer = blocks_of(step, device)
-    ours = ours_alone(images)
-    plain = median(peer + blocks_of(step, device))
-    seen = BATCH * (1 + MU)
-    where = f"FixMatch on {device.type}, a guest's"
+    guests = GUESTS[device.type]
+    steps = [plain_step(images) for _ in range(guests)]
+    peer = blocks_of(steps, device)
+    ours = seconds_of_guests(images, guests)
+    plain = median(peer + blocks_of(steps, device))
+    seen = guests * BATCH * (1 + MU)
+    where = f"FixMatch on {device.type}, {WHOSE[guests]}"
     measurements = [
         Measurement(f"{where} step", ours, PEER, plain, 2 * BLOCKS, LIMITS[device.type]),
         Measurement(f"{where} images", seen / ours, PEER, seen / plain, 2 * BLOCKS, unit="a second"),
     ]
     if device.type == "cuda":
         with FlopCounterMode(display=False) as counter:
-            step()
+            for step in steps:
+                step()
         rate, most = counter.get_total_flops() / ours / 1e12, matrix_rate(device)
         measurements.append(Measurement(f"{where} step", rate, "bfloat16 product", most, 2 * BLOCKS, unit="TFLOP/s"))
     return measurements
@@ -76,23 +82,36 @@ class Clock:
             self.seconds.append(perf_counter() - began)
 
 
-def ours_alone(images: Tensor) -> float:
-    """Seconds a step of Vesica's."""
+def seconds_of_guests(images: Tensor, guests: int) -> float:
+    """Seconds a step of Vesica's, of all guests."""
     clock = Clock(images.device)
     rows = torch.arange(ROWS, device=images.device)
-    semi_supervised(
-        network(images),
-        images,
-        labelled=rows[:500],
-        labels=rows[:500] % CLASSES,
-        unlabelled=rows[500:],
-        classes=CLASSES,
-        views=ImageViews(),
-        steps=POSITIONS * LOOK_EVERY,
-        batch_size=BATCH,
-        mu=MU,
-        resume=clock,
-    )
+
+    def learn(others: Sequence[Work]) -> None:
+        def meet(own: Work, together: Callable[[Sequence[Work]], None]) -> None:
+            """When the last guest has come all are trained."""
+            came = [*others, own]
+            if len(came) < guests:
+                learn(came)
+            else:
+                together(came)
+
+        semi_supervised(
+            network(images),
+            images,
+            labelled=rows[:500],
+            labels=rows[:500] % CLASSES,
+            unlabelled=rows[500:],
+            classes=CLASSES,
+            views=ImageViews(),
+            steps=POSITIONS * LOOK_EVERY,
+            batch_size=BATCH,
+            mu=MU,
+            resume=None if others else clock,
+            meet=meet,
+        )
+
+    learn([])
     return median(clock.seconds[2:]) / LOOK_EVERY
 
 
@@ -137,9 +156,16 @@ def matrix_rate(device: torch.device) -> float:
     return 2 * SIDE**3 / seconds / 1e12
 
 
-def blocks_of(step: Callable[[], object], device: torch.device) -> list[float]:
-    """Seconds a step, of several blocks, after one that warms up; the device is waited for after each block only."""
-    return [sync_seconds(lambda: [step() for _ in range(BLOCK)], device) / BLOCK for _ in range(BLOCKS + 1)][1:]
+def blocks_of(steps: Sequence[Callable[[], object]], device: torch.device) -> list[float]:
+    """Seconds that the steps take together, of several blocks, after one that warms up; the device is waited for after
+    each block only."""
+
+    def block() -> None:
+        for _ in range(BLOCK):
+            for step in steps:
+                step()
+
+    return [sync_seconds(block, device) / BLOCK for _ in range(BLOCKS + 1)][1:]
 
 
 def sync_seconds(step: Callable[[], object], device: torch.device) -> float:

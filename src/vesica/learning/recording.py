@@ -14,7 +14,7 @@ Inputs = ParamSpec("Inputs")
 Output = TypeVar("Output")
 
 _CPU_HAS_BFLOAT16: bool = getattr(torch.cpu, "_is_avx512_bf16_supported", bool)()  # torch says it nowhere else
-_WARM_UP = 3  # steps before the recording: buffers are made and kernels are chosen
+RECORDED_AFTER = 3  # steps: buffers are made and kernels are chosen
 
 
 def compiled(function: Callable[Inputs, Output], device: torch.device) -> Callable[Inputs, Output]:
@@ -81,7 +81,7 @@ class Recorded:
             self._graph.replay()
             return
         with torch.cuda.device(self._device), _best_convolutions():
-            if self._done < _WARM_UP:
+            if self._done < RECORDED_AFTER:
                 self._run_aside()
                 self._done += 1
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
@@ -11,7 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vesica.errors import InputError, nearest
+from vesica.learning.beside import Beside, side_by_side
 from vesica.learning.ema import MovingAverage
+from vesica.learning.meeting import Meet, alone
 from vesica.learning.recording import compiled, keep_layout, mixed_precision, recorded
 from vesica.learning.resume import Resume, Stateful, Straight
 from vesica.learning.training import Stopping, evaluate
@@ -73,6 +76,7 @@ def semi_supervised(
     weight_decay: float = 5e-4,
     stopping: Stop | None = None,
     resume: Resume | None = None,
+    meet: Meet = alone,
 ) -> nn.Module:
     """Train `model`, from rows of `inputs` to logits (rows, classes), and give it back with its averaged weights.
 
@@ -82,7 +86,7 @@ def semi_supervised(
     `labelled_views` "both" adds strong ones, against learning few labels by heart. `ema` 0 gives the last weights.
     With `stopping` the averaged weights that were best on its rows are given back, looked at every hundred steps (or
     a two-hundredth of all, in a longer run). On a GPU the step is compiled, recorded, and in bfloat16 where that is
-    safe.
+    safe, and parties that `meet` train side by side.
     """
     _check(labelled, labels, classes=classes, batch_size=batch_size)
     for word, kind in ((threshold, Threshold), (align, Align), (labelled_views, LabelledViews)):
@@ -109,17 +113,27 @@ def semi_supervised(
         average.update()
 
     advance = recorded(step, device)
-    model.train()
     stride = max(LOOK_EVERY, math.ceil(steps / MOST_LOOKS))
-    for position in (resume or Straight()).steps(math.ceil(steps / stride), parts):
-        _set_rate(optimiser, rate)  # a restored optimiser comes with one of its own
-        for count in range(position * stride, min((position + 1) * stride, steps)):
-            rate.fill_(learning_rate * cosine(count / steps))
-            advance()
-        if stopping:
-            best.judge(stopping.look(average.module, inputs))
-            if best.stop:
-                break
+
+    def course() -> Iterator[None]:
+        model.train()
+        for position in (resume or Straight()).steps(math.ceil(steps / stride), parts):
+            _set_rate(optimiser, rate)  # a restored optimiser comes with one of its own
+            for count in range(position * stride, min((position + 1) * stride, steps)):
+                rate.fill_(learning_rate * cosine(count / steps))
+                advance()
+                yield
+            if stopping:
+                best.judge(stopping.look(average.module, inputs))
+                if best.stop:
+                    break
+
+    beside = Beside(course(), device)
+    if device.type == "cuda":  # nothing else can be done while it works
+        meet(beside, side_by_side)
+    else:
+        side_by_side([beside])
+    beside.draws.go_on()
     best.restore_best()
     model.load_state_dict(average.module.state_dict())
     optimiser.zero_grad()

@@ -237,6 +237,7 @@ class OneShot:
             if held_out.any()
             else None,
             resume=me.resumable(step),
+            meet=me.conversation.meet,
         )
 
     def classify(self, me: Host, head: Head, parts: list[Tensor], *, labels: Tensor, step: str) -> None:
