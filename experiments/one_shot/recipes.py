@@ -59,7 +59,7 @@ COMPARED = (
 def cifar(overlap: int) -> FewShot:
     """The settings for CIFAR-10."""
     return FewShot(
-        guest_steps=70_000,
+        guest_steps=180_000,
         guest_patience=0,
         mu=7,
         lambda_u=2.0,
