@@ -9,6 +9,8 @@ from vesica.methods import FedOnce
 from vesica.privacy import Accountant, Mechanism, papers_epsilon, pld_epsilon, rdp_epsilon
 
 DELTA = 1e-5
+A_DAY = 86_400.0
+GUESTS = ("guest-1", "guest-2", "guest-3")
 PARTIES = (1, 2, 4, 10, 50, 100)
 PUBLISHED_REDUCTION = {100: 0.889}  # section 4.1, by k
 ACCOUNTANTS: dict[str, Accountant] = {"": papers_epsilon, "RDP ": rdp_epsilon, "PLD ": pld_epsilon}
@@ -130,7 +132,17 @@ def table6_methods(budgeted: Budgeted) -> Iterator[tuple[FedOnce, int]]:
     yield FedOnce(hidden=budgeted.hidden), budgeted.dim
 
 
+def table6_alone(seeds: int) -> Sequence[Case]:
+    """The host without any guest, with the whole budget and the same untrained filters: what guests are worth."""
+    return [
+        replace(case, wait=A_DAY, absent=GUESTS)
+        for case in table6(seeds)
+        if isinstance(case.method, FedOnce) and case.method.representation == "filters"
+    ]
+
+
 RECIPES = {
     "fig10": Recipe("FedOnce: what k parties spend, by moments and by simple division", compute=fig10),
     "table6": Recipe("FedOnce within epsilon 2 to 8, every party as host", table6),
+    "table6-alone": Recipe("A host alone within epsilon 2 to 8", table6_alone),
 }

@@ -41,6 +41,15 @@ def test_every_case_of_laggy_can_be_made_and_told_from_the_others() -> None:
         check_waiting(case.method, guests, wait=case.wait, absent=case.absent)
 
 
+def test_the_host_alone_is_table6_with_filters_and_no_guest() -> None:
+    made = cases("table6-alone")
+    assert {case.absent for case in made} == {("guest-1", "guest-2", "guest-3")}
+    with_guests = [replace(case, wait=None, absent=()) for case in made]
+    assert with_guests == [case for case in cases("table6") if getattr(case.method, "representation", "") == "filters"]
+    for case in made:
+        check_waiting(case.method, case.absent, wait=case.wait, absent=case.absent)
+
+
 @pytest.mark.parametrize("table", [*TABLES, "tune-mnist", "tune-more"])
 def test_every_case_can_be_made_and_told_from_the_others(table: str) -> None:
     made = cases(table)
