@@ -102,6 +102,19 @@ def test_it_says_what_is_missing_and_what_to_carry_where(vesica: Vesica, desks: 
     assert "bank/inbox/notes.txt is no message of this version" in run(vesica, "bank").out
 
 
+def test_a_guest_reads_at_its_end_what_is_guaranteed(vesica: Vesica, desks: Path) -> None:
+    options = ("--common", "common.csv", "--run", "first", "--set", "sigma_r=0.5", "--set", "guest_epochs=1")
+    for _ in range(4):
+        for name, other in (("bank", "shop"), ("shop", "bank")):
+            answer = vesica("post", "run", "examples/credit/federation.toml", "fedonce", "--desk", name, *options)
+            subprocess.run(f"cp {name}/outbox/{other}/* {other}/inbox/", shell=True, check=True)
+        if answer.code == 0:
+            break
+    assert answer.out.splitlines()[-2] == "'first' is finished: shop/runs/first"
+    said = "carries Gaussian noise of standard deviation 0.5, drawn from the operating system's entropy"
+    assert said in answer.out.splitlines()[-1]
+
+
 def test_a_tampered_file_is_named_in_one_sentence(vesica: Vesica, desks: Path) -> None:
     run(vesica, "bank")
     for path in Path("bank/outbox/shop").iterdir():

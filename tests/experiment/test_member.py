@@ -137,6 +137,27 @@ def test_each_organisation_keeps_its_own_model_and_nothing_of_the_others(tmp_pat
     assert json.loads((tmp_path / "runs" / "shop" / "result.json").read_text())["party"] == "shop"
 
 
+PRIVATE = {
+    "weights": FedOnce(representation="codebook", epsilon=8.0, guest_epochs=1, host_epochs=1),
+    "weights and rows": FedOnce(
+        representation="fixed", epsilon=8.0, representation_epsilon=8.0, delta=0.1, guest_epochs=1, host_epochs=1
+    ),
+    "rows": FedOnce(representation="filters", representation_epsilon=8.0, host_epochs=1),
+    "nothing": FedOnce(sigma_r=1.0, guest_epochs=1, host_epochs=1),
+}
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_a_guest_is_told_what_is_guaranteed_as_its_host_is(name: str, tmp_path: Path) -> None:
+    path = write_tables(tmp_path)
+    result = take_turns([member(path, me, Plan(PRIVATE[name]), tmp_path) for me in ("bank", "shop")], Shelf())
+    kept = {me: json.loads((tmp_path / me / "result.json").read_text()) for me in ("bank", "shop")}
+    for field in ("epsilon", "delta", "protects", "statements"):
+        assert kept["shop"][field] == kept["bank"][field]
+    assert kept["shop"]["statements"] == list(result.statements) != []
+    assert (kept["shop"]["epsilon"] is None) == (name == "nothing")
+
+
 def test_without_a_seed_every_run_has_random_numbers_of_its_own(tmp_path: Path) -> None:
     path = write_tables(tmp_path)
     metrics = []

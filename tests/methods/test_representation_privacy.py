@@ -202,7 +202,17 @@ def test_two_budgets_are_stated_and_added_up(representation: str, monkeypatch: p
     assert "epsilon 2.000 for one release by one guest" in released
     assert ("has a price of its own" in released) == (representation == "codebook")
     assert "The weights of all models together are differentially private, epsilon 3.000" in weights
-    assert f"together: epsilon {at_most(spent)} at delta 1e-05" in total
+    tighter = pld_epsilon([*trained, *[Mechanism(noise, 1.0, 1)] * 2], 1e-5)
+    assert f"together: epsilon {at_most(spent)} at delta 1e-05 by Rényi accounting, {at_most(tighter)} by" in total
+
+
+def test_what_both_cost_is_never_less_than_the_trainings_alone() -> None:
+    """Simple division adds the trainings up; composed with what is released they can come to less than that."""
+    method = FedOnce(representation="codebook", epsilon=4.0, division="simple", representation_epsilon=0.1, **TINY)
+    result = fit(method, small_federation(guests=3))
+    total = float(result.statements[-1].partition("together: epsilon ")[2].split()[0])
+    assert result.privacy is not None
+    assert total < 3.9 < result.privacy.epsilon <= 4.0
 
 
 def test_the_papers_batch_assignment_gets_no_epsilon_from_noise_either() -> None:

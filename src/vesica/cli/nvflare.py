@@ -168,10 +168,14 @@ def tell_the_host(kit: Kit, folder: Path, *, seconds: float) -> None:
 
 
 def show(result: Result | None, folder: Path, *, json_file: str | None, report: Path | None) -> None:
-    """The end, at the host with the result."""
+    """The end: the host's result, or what a guest can say."""
     from vesica.cli.commands import hand_out
-    from vesica.cli.display import announce
+    from vesica.cli.display import announce, say
+    from vesica.experiment.folder import stated_in
 
     if result is not None:
         hand_out(result, json_file=json_file, report=report)
+    else:
+        for statement in stated_in(folder):
+            say(statement)
     announce(f"finished: {folder}")

@@ -97,6 +97,7 @@ def run(
     from vesica.cli.display import watch
     from vesica.engines.post.desk import WaitingForFile
     from vesica.engines.post.folder import DeskFolder
+    from vesica.experiment.folder import stated_in
     from vesica.experiment.member import Plan
     from vesica.experiment.post import Correspondence
     from vesica.methods import make_method
@@ -138,6 +139,8 @@ def run(
     tell([*letters.desk.refused(), *to_carry(letters.desk.to_carry()), ended], aside=aside)
     if result is not None:
         hand_out(result, json_file=json_file, report=report)
+    else:
+        tell(stated_in(letters.member.out))
 
 
 app.command()(align)

@@ -69,6 +69,11 @@ class RunFolder:
                 )
 
 
+def stated_in(folder: Path) -> list[str]:
+    """What the party of a finished folder says of what left it; a folder of before says nothing."""
+    return [str(statement) for statement in read_json(folder / "result.json").get("statements", [])]
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object of a run folder."""
     try:

@@ -22,7 +22,7 @@ from vesica.experiment.account import describe, result_of, said_in, terms_of
 from vesica.experiment.checks import check_settings, check_stop, check_waiting
 from vesica.experiment.fit import party_seed, run_name, sort_out, start_clock
 from vesica.experiment.folder import RunFolder, write_lines
-from vesica.experiment.result import Result
+from vesica.experiment.result import Result, spent_in_json
 from vesica.experiment.seat import Outcome, Seat
 from vesica.methods import Method
 from vesica.protocol import Budget, Ledger, Link
@@ -152,8 +152,14 @@ class Member:
         terms = terms_of(self.describe(), self.federation, aligned_ids=aligned_ids, test_ids=test_ids)
         torch.manual_seed(seed_from(secret, self.me))
         outcome = seat.be_guest(self.plan.method, terms, talk, links)
-        messages, sent = outcome.training.messages, outcome.training.sent_bytes
-        said = {"method": terms.method, "party": self.me, "messages": len(messages), "bytes": {"sent": sent}}
+        said = {
+            "method": terms.method,
+            "party": self.me,
+            "messages": len(outcome.training.messages),
+            "bytes": {"sent": outcome.training.sent_bytes},
+            **spent_in_json(outcome.privacy),
+            "statements": list(outcome.statements),
+        }
         self.save(folder, outcome, said)
 
     def receive_test_rows(self, link: Link) -> Array:

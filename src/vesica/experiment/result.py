@@ -55,9 +55,7 @@ class Result:
             "messages": len(ledger.messages),
             "bytes": {"payload": ledger.payload, "wire": ledger.wire, "up": ledger.up, "down": ledger.down},
             "wire": self.wire,
-            "epsilon": self.privacy and self.privacy.epsilon,
-            "delta": self.privacy and self.privacy.delta,
-            "protects": self.privacy and self.privacy.protects,
+            **spent_in_json(self.privacy),
             "seconds": None if self.seconds is None else round(self.seconds, 3),
             "config": dict(self.config),
             "config_hash": self.config_hash,
@@ -69,3 +67,8 @@ class Result:
         """Predict new rows, from a table a party: a Table, or what `Federation.from_tables` takes, by `id`."""
         made = {party: t if isinstance(t, Table) else table_from(t, id=id) for party, t in tables.items()}
         return predict(self.models, made, without=without)
+
+
+def spent_in_json(spent: Spent | None) -> dict[str, Any]:
+    """By the names that every result has."""
+    return {name: getattr(spent, name, None) for name in ("epsilon", "delta", "protects")}

@@ -38,8 +38,8 @@ class Outcome:
     scoring: Ledger
     belongings: Belongings
     metrics: Mapping[str, float | None] | None = None  # the host's
-    statements: tuple[str, ...] = ()  # the host's
-    privacy: Spent | None = None  # the host's
+    statements: tuple[str, ...] = ()  # what this party can say; a result has the host's
+    privacy: Spent | None = None
     missing: tuple[str, ...] = ()  # the guests the host left out
     reached: Milestone | None = None  # where it is one
     milestones: Mapping[str, Outcome] = field(default_factory=dict)
@@ -104,7 +104,8 @@ class Seat:
             me.encoder = milestone.encoder
             answer(me, me.rows.test)
             earlier[name] = Outcome(model, self._ledger(me, milestone), talk.ledger, own, reached=milestone)
-        return Outcome(model, training, scoring, own, milestones=earlier)
+        said = tuple(talk.statements)
+        return Outcome(model, training, scoring, own, None, said, talk.privacy, milestones=earlier)
 
     def be_host(
         self,

@@ -26,6 +26,7 @@ from vesica.models.head import Fill
 from vesica.privacy import Mechanism, Release, Spent, gaussian_epsilon
 from vesica.protocol import Guest, Host
 from vesica.protocol.end_to_end import Augment, EndToEnd
+from vesica.protocol.party import Party
 
 Representation = Literal[
     "nat", "pca", "filters", "simsiam", "byol", "moco", "scarf", "fixed", "codebook", "heuristic-nat"
@@ -141,6 +142,7 @@ class FedOnce:
 
     def guest(self, me: Guest) -> None:
         self.learn(me)
+        self.disclose(me)
         me.host.send("representations", me.represent(me.rows.labelled))
         if self.more_epochs:
             me.milestone("fedonce")
@@ -167,12 +169,10 @@ class FedOnce:
             outputs: Tensor = head([*own, *(None if name == without else part[rows] for name, part in came.items())])
             return outputs
 
-        if self.states_delta:
-            me.conversation.statements += delta_claims(self.delta, rows=len(me.rows.aligned))
         self.disclose(me)
         labels, held_out = me.labels[me.rows.labelled], torch.isin(me.rows.labelled, me.rows.validation)
         if self.epsilon is not None:
-            self.private().lead(me, head, came, labels, releases=self.releases(me))
+            self.private().lead(me, head, came, labels)
             return
         validation = torch.nonzero(held_out).squeeze(1)
         train(
@@ -265,26 +265,27 @@ class FedOnce:
             learning_rate=self.private_learning_rate,
         )
 
-    def releases(self, me: Host) -> list[Mechanism]:
-        """What the guests release of one person in a run; what came too late has left them all the same."""
-        release = self.representation_noise
-        return [] if release is None or release.clip is None else [release.mechanism] * len(me.guests)
-
-    def disclose(self, me: Host) -> None:
-        """Say what the noise on the representations is worth, if there is any."""
-        release, say = self.representation_noise, me.conversation.statements.append
-        if release is None:
-            return
-        if release.clip is None:
-            say(noise_claim(release))
-            return
-        encoders = LEARNED
-        if self.representation == "filters":
-            encoders = UNTRAINED
-            me.conversation.privacy = Spent(gaussian_epsilon(self.releases(me), self.delta), self.delta, "columns")
-        elif self.representation in TRAINED_PRIVATELY[:2]:
-            encoders = PRIVATE
-        say(release_claim(release, guests=len(me.guests), delta=self.delta, encoders=encoders))
+    def disclose(self, me: Party) -> None:
+        """Say what is guaranteed and what is not; guests too, who may have nobody else to tell them."""
+        if self.states_delta:
+            me.conversation.statements += delta_claims(self.delta, rows=len(me.rows.aligned))
+        release, guests = self.representation_noise, len(me.parties) - 1
+        releases: list[Mechanism] = []
+        if release is not None and release.clip is None:
+            me.conversation.statements.append(noise_claim(release))
+        elif release is not None:
+            releases = [release.mechanism] * guests  # what came too late has left them all the same
+            encoders = LEARNED
+            if self.representation == "filters":
+                encoders = UNTRAINED
+                me.conversation.privacy = Spent(gaussian_epsilon(releases, self.delta), self.delta, "columns")
+            elif self.representation in TRAINED_PRIVATELY[:2]:
+                encoders = PRIVATE
+            me.conversation.statements.append(
+                release_claim(release, guests=guests, delta=self.delta, encoders=encoders)
+            )
+        if self.epsilon is not None:
+            self.private().disclose(me, releases=releases)
 
     def more_rounds(self) -> EndToEnd:
         return EndToEnd(

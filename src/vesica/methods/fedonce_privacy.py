@@ -94,11 +94,8 @@ class PrivateTraining:
             more_parts=None if targets.public else {"targets": targets},
         )
 
-    def lead(
-        self, me: Host, head: Head, came: Mapping[str, Tensor], labels: Tensor, *, releases: Sequence[Mechanism]
-    ) -> None:
+    def lead(self, me: Host, head: Head, came: Mapping[str, Tensor], labels: Tensor) -> None:
         """The host of level L1: a record is its own row, the guests' parts of it, and the label."""
-        shares = self.shares(me)
         own = [] if me.encoder is None else [me.inputs[me.rows.labelled]]
         train_privately(
             Aggregation(me.encoder, head),
@@ -106,33 +103,39 @@ class PrivateTraining:
             lambda batch: labels[batch],
             rows=len(labels),
             loss=me.task.losses,
-            mechanism=shares.mechanisms[me.name],
+            mechanism=self.shares(me).mechanisms[me.name],
             clip=self.clip,
             learning_rate=self.learning_rate,
             resume=me.resumable("host-model"),
         )
+
+    def disclose(self, me: Party, *, releases: Sequence[Mechanism]) -> None:
+        """Say what is guaranteed: every party can, from what all of them know."""
+        say = me.conversation.statements.append
         if self.representation == "heuristic-nat":
-            me.conversation.statements.append(
+            say(
                 "DP-SGD with the paper's batch assignment: its proof does not cover that a row's target depends on "
                 "other rows, so the guarantee is heuristic and no epsilon is stated."
             )
             return
+        shares = self.shares(me)
+        trainings = tuple(shares.mechanisms.values())
         me.conversation.privacy = shares.spent
-        tighter = pld_epsilon(shares.mechanisms.values(), self.delta)
-        me.conversation.statements.append(
+        say(
             f"The weights of all models together are differentially private, epsilon {at_most(shares.spent.epsilon)} "
-            f"at delta {self.delta:g} by Rényi accounting ({self.division} division), {at_most(tighter)} by privacy "
-            "loss distributions; neighbours differ in one person's whole record, there or not. "
+            f"at delta {self.delta:g} by Rényi accounting ({self.division} division), "
+            f"{at_most(_tighter(trainings, self.delta))} by privacy loss distributions; neighbours differ in one "
+            "person's whole record, there or not. "
             "Not covered: the representations that the guests gave the host, what the agreement says (the classes, "
             "which rows are labelled and which validate), predictions, how columns and labels are prepared (scales, "
             "medians, which categories have a code, which columns have gaps), how many rows there are, and the choice "
             "of settings."
         )
         if releases:
-            everything = [*shares.mechanisms.values(), *releases]
-            total, tighter = rdp_epsilon(everything, self.delta), pld_epsilon(everything, self.delta)
+            everything = (*trainings, *releases)
+            total = rdp_epsilon(everything, self.delta)
             me.conversation.privacy = Spent(max(total, shares.spent.epsilon), self.delta)
-            me.conversation.statements.append(total_claim(total, self.delta, tighter=tighter))
+            say(total_claim(total, self.delta, tighter=_tighter(everything, self.delta)))
 
 
 class GuestTargets:
@@ -184,6 +187,11 @@ def _divided(
     shares = divide(division, dict(trainings), epsilon=epsilon, delta=delta)
     refuse_short_tails(shares.mechanisms.values(), delta)
     return shares
+
+
+@cache  # as above; it takes a while
+def _tighter(mechanisms: tuple[Mechanism, ...], delta: float) -> float:
+    return pld_epsilon(mechanisms, delta)
 
 
 class Aggregation(nn.Module):
