@@ -276,6 +276,12 @@ def table2_longer(seeds: int) -> Sequence[Case]:
     return setting.cases([setting.crossing(FedHSSL), setting.local()], seeds, shares=SHARES[::-1])
 
 
+def pretraining(seeds: int) -> Sequence[Case]:
+    """How long a whole pre-training on BHI takes, with one epoch of learning from labels behind it."""
+    setting = replace(BHI, labelled=BHI.labelled[:1], finetune_epochs=1)
+    return setting.cases([setting.crossing(FedHSSL), setting.local()], seeds, shares=SHARES[:1])
+
+
 def tune_credit(seeds: int) -> Sequence[Case]:
     """The encoder, the length of pre-training and the rate of fine-tuning for credit, on rows held out."""
     return [
@@ -325,6 +331,7 @@ RECIPES = {
     "tune": Recipe("Settings of FedHSSL on rows held out", tune),
     "longer": Recipe("FedHSSL with larger steps and more of them on BHI, on rows held out", longer),
     "table2-longer": Recipe("FedHSSL and SSL at home, pre-trained for longer on BHI", table2_longer, seeds=3),
+    "pretraining": Recipe("How long FedHSSL's pre-training on BHI takes", pretraining),
     "tune-credit": Recipe("Settings of FedHSSL on credit, on rows held out", tune_credit, seeds=3),
     "credit": Recipe("FedHSSL and the other papers' methods on credit", credit, seeds=3),
     "wires": Recipe("FedHSSL with narrower values on the wire", wires, seeds=3),

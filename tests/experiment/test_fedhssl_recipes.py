@@ -16,7 +16,7 @@ from vesica.methods.pretrained import Pretrained
 FOLDER = Path(__file__).parents[2] / "experiments" / "fedhssl"
 TUNED = ("tune", "longer", "tune-credit")
 IMAGES = ("table2", "table2-longer", "table3", "table4", "fig3", "fig6", "fig7", "objectives", "tune", "longer")
-TABLES = (*IMAGES, "credit", "wires", "tune-credit")
+TABLES = (*IMAGES, "pretraining", "credit", "wires", "tune-credit")
 TABULAR = {"avazu": "auc", "nus-wide-tags": "accuracy"}
 SUBSETS = ("bhi", "fashion-mnist-halves", "fashion-mnist", "avazu")
 
