@@ -13,9 +13,11 @@ from types import ModuleType
 import pytest
 
 from vesica.data import SCENARIOS, make_federation, split_rows
+from vesica.errors import InputError
+from vesica.experiment import fit
 from vesica.experiment.recipes import Case, find_recipe, read_recipes
 from vesica.experiment.tables import read_published
-from vesica.methods import FedBCD, FedCVT, FewShot, OneShot, SplitNN, check_fields
+from vesica.methods import FedBCD, FedCVT, FewShot, OneShot, SplitNN, check_fields, config_of
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "one_shot"
 TABLES = [name for name, _ in read_recipes(FOLDER / "recipes.py")]
@@ -27,7 +29,11 @@ def cases(table: str) -> list[Case]:
 
 @pytest.fixture(scope="module")
 def tree() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tree", FOLDER / "tree.py")
+    return script("tree")
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -65,6 +71,16 @@ def test_table1_finetunes_as_many_iterations_as_the_paper() -> None:
     assert found == {256: 400, 512: 480, 1024: 900, 2048: 1000}
     vanilla = [case.method.augment for case in cases("table1") if isinstance(case.method, SplitNN)]
     assert vanilla.count("none") == vanilla.count("weak") == 8
+
+
+def test_the_other_papers_methods_learn_from_the_same_aligned_rows_of_table1(data_dir: Path) -> None:
+    made = {case.data: case for case in cases("table1") if (case.overlap, case.seed) == (512, 1)}
+    halves = {name: split_rows(case.federation(data_dir)) for name, case in made.items()}
+    assert set(halves) == {"cifar10", "cifar10-halves"}
+    one, other = halves.values()
+    assert one.aligned_ids.tolist() == other.aligned_ids.tolist()
+    assert one.test_ids.tolist() == other.test_ids.tolist()
+    assert {len(split.parties["guest-1"].unaligned) for split in halves.values()} == {(50_000 - 512) // 2}
 
 
 def test_figure6_has_fedbcd_and_the_fedcvt_that_the_hold_out_chose_beside_its_defaults() -> None:
@@ -158,3 +174,24 @@ def test_the_trees_see_all_columns_as_the_file_has_them(tree: ModuleType) -> Non
     assert set(pooled[:, names.index("MARRIAGE")]) == {0.0, 1.0, 2.0, 3.0}
     ages = federation.guests[0].table.columns["AGE"][split.parties["guest-1"].test]
     assert pooled[:, names.index("AGE")].tolist() == ages.tolist()
+
+
+def test_a_run_told_again_in_narrower_values_is_the_same_run_with_fewer_bytes(tmp_path: Path) -> None:
+    case = Case(OneShot(guest_steps=20, host_epochs=5), "credit-two-guests", 1, overlap=200)
+    federation = case.federation(None)
+    ran = fit(case.method, federation, seed=1, out=tmp_path / case.folder)
+    lines = {line["wire"]: line for line in script("narrower").lines_of(case, tmp_path, data_dir=None, device="cpu")}
+    assert lines["float32"]["metrics"] == ran.metrics
+    assert lines["float32"]["bytes"] == ran.to_json()["bytes"]
+    assert [line["bytes"]["payload"] for line in lines.values()] == [
+        6 * 200 * size for size in (32 * 4, 32 * 2, 32 + 4)
+    ]
+    assert len({line["metrics"]["auc"] for line in lines.values()}) == 3
+    for line in lines.values():
+        assert (line["method"], line["rounds"], line["config"]["method"]) == ("one-shot", 3, config_of(case.method))
+        assert str(tmp_path) not in json.dumps(line)
+
+
+def test_what_has_not_been_run_cannot_be_told_again(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no finished run of one-shot: run the recipe with --out"):
+        next(script("narrower").lines_of(cases("one-shot-cifar")[0], tmp_path, data_dir=None, device="cpu"))

@@ -91,6 +91,7 @@ SCENARIOS: dict[str, Scenario] = {
         label_only_host=True,
         encoder="wrn",
     ),
+    "cifar10-halves": Scenario("cifar10", left_and_right, "photographs; two parties, a half each", encoder="wrn"),
     "cifar10-quadrants": Scenario("cifar10", four_quarters, "photographs; four parties, a quadrant each (FedOnce)"),
     "phishing": Scenario(
         "phishing", columns_of(10), "web sites; ten parties, 6 or 7 columns each (FedOnce)", dominant=30

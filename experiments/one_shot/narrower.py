@@ -1,0 +1,79 @@
+"""Narrower values on the wire, from the same trained guests: finished runs of one-shot are told again in them.
+
+Every message of a run is sent and counted anew; only the guests' training, in which nothing crosses, is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from vesica.errors import InputError, VesicaError
+from vesica.experiment import fit
+from vesica.experiment.models import PartyModel
+from vesica.experiment.recipes import Case, circumstances, find_recipe, line_of
+from vesica.methods import OneShot
+from vesica.methods.one_shot import Labelled
+from vesica.protocol.message import Wire
+from vesica.protocol.party import Party
+
+WIRES: tuple[Wire, ...] = ("float32", "float16", "int8")
+
+
+def told_again(method: OneShot, folder: Path) -> OneShot:
+    """The method, by guests that take their encoders from a run folder where they would train them."""
+
+    class ToldAgain(OneShot):
+        def learn(self, me: Party, known: Labelled, *, step: str) -> nn.Module:
+            trained = PartyModel.load(folder / me.name).encoder
+            assert me.encoder is not None
+            assert trained is not None
+            me.encoder.load_state_dict(trained.state_dict())
+            return me.encoder
+
+    return ToldAgain(**{field.name: getattr(method, field.name) for field in fields(method)})
+
+
+def lines_of(case: Case, runs: Path, *, data_dir: Path | None, device: str) -> Iterator[dict[str, Any]]:
+    """A line a wire."""
+    folder = runs / case.folder
+    if type(case.method) is not OneShot or not (folder / "result.json").exists():
+        raise InputError(f"{folder} is no finished run of one-shot: run the recipe with --out {runs} first")
+    federation = case.federation(data_dir)
+    for wire in WIRES:
+        method = told_again(case.method, folder)
+        result = fit(method, federation, seed=case.seed, device=device, wire=wire)
+        told = replace(result, method="one-shot", title="one-shot", seconds=None)  # nothing was trained
+        yield line_of(told) | circumstances("narrower", device=device, sha256=federation.sha256)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", type=Path, help="what --out was when the recipe was run")
+    parser.add_argument("--recipe", default="one-shot-cifar")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--only", default="", help="the cases whose title has this text")
+    parser.add_argument("--data-dir", type=Path, default=os.environ.get("VESICA_DATA"))
+    parser.add_argument("--device", default="cpu")
+    asked = parser.parse_args()
+    try:
+        cases = find_recipe("one_shot", asked.recipe, experiments=Path(__file__).parents[1]).cases(asked.seeds)
+        for case in (case for case in cases if asked.only in case.title):
+            for line in lines_of(case, asked.runs, data_dir=asked.data_dir, device=asked.device):
+                print(json.dumps(line), flush=True)
+    except VesicaError as error:
+        print(f"narrower.py: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
