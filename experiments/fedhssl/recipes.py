@@ -271,7 +271,7 @@ def longer(seeds: int) -> Sequence[Case]:
 
 
 def table2_longer(seeds: int) -> Sequence[Case]:
-    """Table 2 on BHI with four times the epochs of pre-training, which `longer` found better."""
+    """Table 2 on BHI with four times the epochs of pre-training, which `longer` found better for that at home."""
     setting = replace(BHI, pretrain_epochs=160)
     return setting.cases([setting.crossing(FedHSSL), setting.local()], seeds, shares=SHARES[::-1])
 

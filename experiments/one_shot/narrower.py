@@ -1,6 +1,8 @@
 """Narrower values on the wire, from the same trained guests: finished runs of one-shot are told again in them.
 
-Every message of a run is sent and counted anew; only the guests' training, in which nothing crosses, is not done again.
+Every message of a run is sent and counted anew; the guests' training, in which nothing crosses, is not done again. So
+this is what narrower representations cost the host. What the guests would have learned from narrower gradients is not
+in it: that is what the recipe `wires` has.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def told_again(method: OneShot, folder: Path) -> OneShot:
 
 
 def lines_of(case: Case, runs: Path, *, data_dir: Path | None, device: str) -> Iterator[dict[str, Any]]:
-    """A line a wire."""
+    """A line a wire; of runs whose host has labels only, since one with features would train its own part anew."""
     folder = runs / case.folder
     if type(case.method) is not OneShot or not (folder / "result.json").exists():
         raise InputError(f"{folder} is no finished run of one-shot: run the recipe with --out {runs} first")
@@ -51,7 +53,7 @@ def lines_of(case: Case, runs: Path, *, data_dir: Path | None, device: str) -> I
     for wire in WIRES:
         method = told_again(case.method, folder)
         result = fit(method, federation, seed=case.seed, device=device, wire=wire)
-        told = replace(result, method="one-shot", title="one-shot", seconds=None)  # nothing was trained
+        told = replace(result, method="one-shot", title="one-shot, told again", seconds=None)  # no guest was trained
         yield line_of(told) | circumstances("narrower", device=device, sha256=federation.sha256)
 
 

@@ -17,7 +17,7 @@ from vesica.errors import InputError
 from vesica.experiment import fit
 from vesica.experiment.recipes import Case, find_recipe, read_recipes
 from vesica.experiment.tables import read_published
-from vesica.methods import FedBCD, FedCVT, FewShot, OneShot, SplitNN, check_fields, config_of
+from vesica.methods import FedBCD, FedCVT, FedOnce, FewShot, OneShot, SplitNN, check_fields, config_of
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "one_shot"
 TABLES = [name for name, _ in read_recipes(FOLDER / "recipes.py")]
@@ -81,6 +81,27 @@ def test_the_other_papers_methods_learn_from_the_same_aligned_rows_of_table1(dat
     assert one.aligned_ids.tolist() == other.aligned_ids.tolist()
     assert one.test_ids.tolist() == other.test_ids.tolist()
     assert {len(split.parties["guest-1"].unaligned) for split in halves.values()} == {(50_000 - 512) // 2}
+    assert {SCENARIOS[name].encoder for name in halves} == {"wrn"}
+
+
+def test_no_epoch_of_the_other_papers_methods_is_chosen_by_a_tenth_of_256_rows() -> None:
+    others = [case.method for case in cases("table1") if not isinstance(case.method, OneShot)]
+    patience = {
+        getattr(method, name)
+        for method in others
+        for name in ("patience", "host_patience", "finetune_patience")
+        if hasattr(method, name)
+    }
+    assert patience == {0}
+
+
+def test_fedonces_guests_learn_in_table1_as_on_mnist() -> None:
+    found = {case.method for case in cases("table1") if isinstance(case.method, FedOnce)}
+    assert {method.representation for method in found} == {"nat", "pca"}
+    images = find_recipe("fedonce", "fig11", experiments=FOLDER.parent).cases(1)
+    (theirs,) = {case.method for case in images if isinstance(case.method, FedOnce)}
+    for name in ("guest_epochs", "guest_learning_rate", "guest_augment", "hidden", "frequency"):
+        assert {getattr(method, name) for method in found} == {getattr(theirs, name)}
 
 
 def test_figure6_has_fedbcd_and_the_fedcvt_that_the_hold_out_chose_beside_its_defaults() -> None:
@@ -189,9 +210,14 @@ def test_a_run_told_again_in_narrower_values_is_the_same_run_with_fewer_bytes(tm
     assert len({line["metrics"]["auc"] for line in lines.values()}) == 3
     for line in lines.values():
         assert (line["method"], line["rounds"], line["config"]["method"]) == ("one-shot", 3, config_of(case.method))
+        assert (line["title"], line["table"], line["seconds"]) == ("one-shot, told again", "narrower", None)
         assert str(tmp_path) not in json.dumps(line)
 
 
-def test_what_has_not_been_run_cannot_be_told_again(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no finished run of one-shot: run the recipe with --out"):
-        next(script("narrower").lines_of(cases("one-shot-cifar")[0], tmp_path, data_dir=None, device="cpu"))
+def test_what_has_not_been_run_or_is_no_one_shot_cannot_be_told_again(tmp_path: Path) -> None:
+    few_shot = Case(FewShot(), "credit-two-guests")
+    (tmp_path / few_shot.folder).mkdir()
+    (tmp_path / few_shot.folder / "result.json").write_text("{}")
+    for case in (cases("one-shot-cifar")[0], few_shot):
+        with pytest.raises(InputError, match="is no finished run of one-shot: run the recipe with --out"):
+            next(script("narrower").lines_of(case, tmp_path, data_dir=None, device="cpu"))

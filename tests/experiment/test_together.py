@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from federations import small_federation
+from vesica.errors import InputError
 from vesica.experiment import Result, fit
-from vesica.learning import unsupervised
+from vesica.learning import semi_supervised, unsupervised
+from vesica.learning.beside import Beside, side_by_side
 from vesica.learning.stacked_lessons import StackedLessons
-from vesica.methods import FedOnce
+from vesica.methods import FedOnce, FewShot, Method, OneShot
 
 FIT = import_module("vesica.experiment.fit")  # not the function
 METHOD = FedOnce(guest_epochs=3, host_epochs=2, batch_size=16)
@@ -117,3 +119,41 @@ def test_a_run_killed_between_two_guests_checkpoints_goes_on(
             fit(METHOD, federation, out=tmp_path / "broken")
     assert_same(fit(METHOD, federation, out=tmp_path / "broken"), whole)
     assert groups == [3, 3, 2]
+
+
+@pytest.mark.parametrize(
+    ("method", "sizes"),
+    [
+        (OneShot(guest_steps=110, guest_patience=1, host_epochs=2), [3]),
+        (FewShot(guest_steps=110, host_epochs=2), [3, 3]),
+    ],
+)
+def test_parties_that_learn_side_by_side_come_to_what_they_come_to_alone(
+    method: Method, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host has features too; whatever is drawn after the training is as it would be."""
+    federation = small_federation(guests=2, rows=60, keep=42)
+    alone, met = fit(method, federation), []
+
+    def noted(trainings: list[Beside]) -> None:
+        met.append(len(trainings))
+        side_by_side(trainings)
+
+    monkeypatch.setattr(semi_supervised, "side_by_side", noted)
+    together(monkeypatch)
+    result = fit(method, federation)
+    assert met == sizes
+    assert result.metrics == alone.metrics
+    for party in result.parties:
+        ours, theirs = (each.models[party].encoder.state_dict() for each in (result, alone))
+        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_failure_in_work_that_several_came_for_names_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(trainings: list[Beside]) -> None:
+        raise InputError("no luck")
+
+    monkeypatch.setattr(semi_supervised, "side_by_side", failing)
+    together(monkeypatch)
+    with pytest.raises(InputError, match=r"^bank or shop1 or shop2: no luck"):
+        fit(OneShot(guest_steps=1), small_federation(guests=2, rows=60, keep=42))

@@ -261,6 +261,15 @@ def test_the_model_ends_with_its_averaged_weights() -> None:
     assert not same(averaged.state_dict(), last.state_dict())
 
 
+def test_what_is_drawn_after_a_training_goes_on_from_it() -> None:
+    after = []
+    for steps in (0, 3, 3):
+        fit(network(), steps=steps)
+        after.append(torch.rand(5))
+    assert not torch.equal(after[0], after[1])
+    assert torch.equal(after[1], after[2])
+
+
 class Scripted:
     """Looks that find what they are told, and remember what they saw."""
 

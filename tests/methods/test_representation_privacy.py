@@ -164,6 +164,7 @@ def test_the_guests_of_one_person_compose() -> None:
     together = pld_epsilon([Mechanism(noise / math.sqrt(3), 1.0, 1)], 1e-5)
     assert result.privacy is not None
     assert result.privacy.epsilon == pytest.approx(together, rel=1e-3)
+    assert result.privacy.protects == "columns"
     assert result.to_json()["epsilon"] == result.privacy.epsilon > 3
     (said,) = result.statements
     assert "with epsilon 2.000 for one release by one guest" in said

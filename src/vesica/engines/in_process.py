@@ -117,7 +117,10 @@ class InProcess:
             return  # another has done it
         began = self.now(party)
         came = [other for other in self._parties if self._comes_for(other, together)]
-        together([self._meeting[other].work for other in came])
+        try:
+            together([self._meeting[other].work for other in came])
+        except Exception as error:
+            raise _named(" or ".join(came), error) from error  # whose work it was is not known here
         set_random_state(self._random[party])  # as the others, who were not there
         taken = self.now(party) - began
         for other in came:

@@ -86,7 +86,7 @@ def semi_supervised(
     `labelled_views` "both" adds strong ones, against learning few labels by heart. `ema` 0 gives the last weights.
     With `stopping` the averaged weights that were best on its rows are given back, looked at every hundred steps (or
     a two-hundredth of all, in a longer run). On a GPU the step is compiled, recorded, and in bfloat16 where that is
-    safe, and parties that `meet` train side by side.
+    safe. Parties that `meet` train side by side, each to what it would come to alone.
     """
     _check(labelled, labels, classes=classes, batch_size=batch_size)
     for word, kind in ((threshold, Threshold), (align, Align), (labelled_views, LabelledViews)):
@@ -129,10 +129,7 @@ def semi_supervised(
                     break
 
     beside = Beside(course(), device)
-    if device.type == "cuda":  # nothing else can be done while it works
-        meet(beside, side_by_side)
-    else:
-        side_by_side([beside])
+    meet(beside, side_by_side)
     beside.draws.go_on()
     best.restore_best()
     model.load_state_dict(average.module.state_dict())

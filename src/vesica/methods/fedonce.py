@@ -142,8 +142,8 @@ class FedOnce:
 
     def guest(self, me: Guest) -> None:
         self.learn(me)
-        self.disclose(me)
         me.host.send("representations", me.represent(me.rows.labelled))
+        self.disclose(me)  # not before, as the host may be waiting
         if self.more_epochs:
             me.milestone("fedonce")
             self.more_rounds().follow(me, step="more-rounds")
