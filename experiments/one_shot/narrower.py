@@ -21,7 +21,7 @@ from torch import nn
 from vesica.errors import InputError, VesicaError
 from vesica.experiment import fit
 from vesica.experiment.models import PartyModel
-from vesica.experiment.recipes import Case, circumstances, find_recipe, line_of
+from vesica.experiment.recipes import Case, choose_cases, circumstances, find_recipe, line_of
 from vesica.methods import OneShot
 from vesica.methods.one_shot import Labelled
 from vesica.protocol.message import Wire
@@ -62,13 +62,13 @@ def main() -> int:
     parser.add_argument("runs", type=Path, help="what --out was when the recipe was run")
     parser.add_argument("--recipe", default="one-shot-cifar")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--only", default="", help="the cases whose title has this text")
+    parser.add_argument("--only", help="the cases whose title has this text")
     parser.add_argument("--data-dir", type=Path, default=os.environ.get("VESICA_DATA"))
     parser.add_argument("--device", default="cpu")
     asked = parser.parse_args()
     try:
-        cases = find_recipe("one_shot", asked.recipe, experiments=Path(__file__).parents[1]).cases(asked.seeds)
-        for case in (case for case in cases if asked.only in case.title):
+        recipe = find_recipe("one_shot", asked.recipe, experiments=Path(__file__).parents[1])
+        for case in choose_cases(recipe, seeds=asked.seeds, only=asked.only):
             for line in lines_of(case, asked.runs, data_dir=asked.data_dir, device=asked.device):
                 print(json.dumps(line), flush=True)
     except VesicaError as error:

@@ -120,7 +120,10 @@ class InProcess:
         try:
             together([self._meeting[other].work for other in came])
         except Exception as error:
-            raise _named(" or ".join(came), error) from error  # whose work it was is not known here
+            failure = _named(" or ".join(came), error)  # whose work it was is not known here
+            if failure is error:
+                raise
+            raise failure from error
         set_random_state(self._random[party])  # as the others, who were not there
         taken = self.now(party) - began
         for other in came:
