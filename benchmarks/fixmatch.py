@@ -28,6 +28,7 @@ POSITIONS = 6  # of a hundred steps; the first two warm up
 BLOCK, BLOCKS = 20, 4  # of the peer, before ours and again after it
 PEER = "plain eager PyTorch"
 GUESTS = {"cuda": (1, 2), "cpu": (1,)}
+ENCODERS = {"cuda": ("wrn", "quick"), "cpu": ("cnn",)}
 WHOSE = {1: "a guest's", 2: "both guests'"}
 LIMITS = {"cuda": 1 / 7, "cpu": 1 / 1.3}
 SIDE = 8192  # of the matrices whose product gives the rate to compare with
@@ -36,17 +37,22 @@ SIDE = 8192  # of the matrices whose product gives the rate to compare with
 def measure() -> list[Measurement]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     images = torch.randint(256, (ROWS, *shape_of(device)), dtype=torch.uint8, device=device)
-    return [measured for guests in GUESTS[device.type] for measured in of_guests(images, guests)]
+    return [
+        measured
+        for encoder in ENCODERS[device.type]
+        for guests in GUESTS[device.type]
+        for measured in of_guests(images, encoder, guests)
+    ]
 
 
-def of_guests(images: Tensor, guests: int) -> list[Measurement]:
+def of_guests(images: Tensor, encoder: str, guests: int) -> list[Measurement]:
     device = images.device
-    steps = [plain_step(images) for _ in range(guests)]
+    steps = [plain_step(images, encoder) for _ in range(guests)]
     peer = blocks_of(steps, device)
-    ours = seconds_of_guests(images, guests)
+    ours = seconds_of_guests(images, encoder, guests)
     plain = median(peer + blocks_of(steps, device))
     seen = guests * BATCH * (1 + MU)
-    where = f"FixMatch on {device.type}, {WHOSE[guests]}"
+    where = f"FixMatch on {device.type}, {encoder}, {WHOSE[guests]}"
     measurements = [
         Measurement(f"{where} step", ours, PEER, plain, 2 * BLOCKS, LIMITS[device.type]),
         Measurement(f"{where} images", seen / ours, PEER, seen / plain, 2 * BLOCKS, unit="a second"),
@@ -64,10 +70,10 @@ def shape_of(device: torch.device) -> tuple[int, int, int]:
     return (3, 32, 16) if device.type == "cuda" else (1, 14, 14)
 
 
-def network(images: Tensor) -> nn.Module:
+def network(images: Tensor, encoder: str) -> nn.Sequential:
     channels, height, width = images.shape[1:]
     schema = ImageSchema(channels, height, width, (0.5,) * channels, (0.25,) * channels)
-    spec = EncoderSpec.choose("wrn" if images.is_cuda else "cnn", schema, dim=None)
+    spec = EncoderSpec.choose(encoder, schema, dim=None)
     return nn.Sequential(spec.build(), nn.Linear(spec.dim, CLASSES)).to(images.device)
 
 
@@ -86,7 +92,7 @@ class Clock:
             self.seconds.append(perf_counter() - began)
 
 
-def seconds_of_guests(images: Tensor, guests: int) -> float:
+def seconds_of_guests(images: Tensor, encoder: str, guests: int) -> float:
     """Seconds a step of Vesica's, of all guests."""
     clock = Clock(images.device)
     rows = torch.arange(ROWS, device=images.device)
@@ -101,7 +107,7 @@ def seconds_of_guests(images: Tensor, guests: int) -> float:
                 together(came)
 
         semi_supervised(
-            network(images),
+            network(images, encoder),
             images,
             labelled=rows[:500],
             labels=rows[:500] % CLASSES,
@@ -119,9 +125,9 @@ def seconds_of_guests(images: Tensor, guests: int) -> float:
     return median(clock.seconds[2:]) / LOOK_EVERY
 
 
-def plain_step(images: Tensor) -> Callable[[], None]:
+def plain_step(images: Tensor, encoder: str) -> Callable[[], None]:
     """The same step as its paper's pseudo-code has it: one pass, then the optimiser, then the average, one by one."""
-    model, average, views = network(images), network(images), ImageViews()
+    model, average, views = network(images, encoder), network(images, encoder), ImageViews()
     for module in (model, average):  # torch's own dropout
         for name, part in list(module.named_modules()):
             if isinstance(part, nn.Dropout):

@@ -22,7 +22,7 @@ from vesica.errors import InputError, VesicaError
 from vesica.experiment import fit
 from vesica.experiment.models import PartyModel
 from vesica.experiment.recipes import Case, choose_cases, circumstances, find_recipe, line_of
-from vesica.methods import OneShot
+from vesica.methods import FewShot, OneShot
 from vesica.methods.one_shot import Labelled
 from vesica.protocol.message import Wire
 from vesica.protocol.party import Party
@@ -31,24 +31,28 @@ WIRES: tuple[Wire, ...] = ("float32", "float16", "int8")
 
 
 def told_again(method: OneShot, folder: Path) -> OneShot:
-    """The method, by guests that take their encoders from a run folder where they would train them."""
+    """One-shot, by guests that take their encoders from a run folder where they would train them.
+
+    A run of few-shot has reached one-shot's on its way.
+    """
+    way = "one-shot" if isinstance(method, FewShot) else "."
 
     class ToldAgain(OneShot):
-        def learn(self, me: Party, known: Labelled, *, step: str) -> nn.Module:
-            trained = PartyModel.load(folder / me.name).encoder
+        def learn(self, me: Party, known: Labelled, *, step: str, steps: int | None = None) -> nn.Module:
+            trained = PartyModel.load(folder / me.name / way).encoder
             assert me.encoder is not None
             assert trained is not None
             me.encoder.load_state_dict(trained.state_dict())
             return me.encoder
 
-    return ToldAgain(**{field.name: getattr(method, field.name) for field in fields(method)})
+    return ToldAgain(**{field.name: getattr(method, field.name) for field in fields(OneShot)})
 
 
 def lines_of(case: Case, runs: Path, *, data_dir: Path | None, device: str) -> Iterator[dict[str, Any]]:
     """A line a wire; of runs whose host has labels only, since one with features would train its own part anew."""
     folder = runs / case.folder
-    if type(case.method) is not OneShot or not (folder / "result.json").exists():
-        raise InputError(f"{folder} is no finished run of one-shot: run the recipe with --out {runs} first")
+    if not isinstance(case.method, OneShot) or not (folder / "result.json").exists():
+        raise InputError(f"{folder} is no finished run of one-shot or few-shot: run the recipe with --out {runs} first")
     federation = case.federation(data_dir)
     for wire in WIRES:
         method = told_again(case.method, folder)

@@ -224,6 +224,28 @@ def tune_cifar(seeds: int) -> Sequence[Case]:
     ]
 
 
+def tune_guests(seeds: int) -> Sequence[Case]:
+    """What the guests learn with on CIFAR-10, in runs of 12,000 steps on training images held out."""
+    chosen = replace(one_shot_of(cifar(256)), guest_steps=12_000)
+    tried: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("quick", {}),
+        ("quick-wide", {}),
+        ("quick", {"contrast": 1.0}),
+        ("quick", {"targets": "soft"}),
+        ("quick", {"learning_rate": 0.1}),
+        ("wrn", {"contrast": 1.0}),
+        ("quick", {"threshold": "fixed"}),
+        ("quick", {"weight_decay": 5e-4}),
+        ("quick-wide", {"contrast": 1.0}),
+        ("quick-wide", {"learning_rate": 0.01}),
+    )
+    return [
+        Case(replace(chosen, **change), "cifar10", seed, overlap=256, hold_out=True, encoder=encoder)
+        for encoder, change in tried
+        for seed in range(seeds)
+    ]
+
+
 def tune_baselines(seeds: int) -> Sequence[Case]:
     """The learning rate of the methods that one-shot is compared with, on CIFAR-10's training images."""
     return [
@@ -244,6 +266,7 @@ RECIPES = {
     "wires": Recipe("One-shot VFL with narrower values on the wire", wires, seeds=3),
     "fashion": Recipe("One-shot VFL with four guests on Fashion-MNIST", fashion, seeds=3),
     "tune-cifar": Recipe("Settings of one-shot VFL on CIFAR-10, on rows held out", tune_cifar),
+    "tune-guests": Recipe("What the guests of one-shot VFL learn with on CIFAR-10, on rows held out", tune_guests),
     "tune-baselines": Recipe("Learning rates of SplitNN, FedBCD and FedCVT, on rows held out", tune_baselines),
     "tune-credit": Recipe("Settings of one-shot VFL on credit, on rows held out", tune_credit, seeds=3),
     "tune-fedcvt": Recipe("Settings of FedCVT on credit, on rows held out", tune_fedcvt, seeds=2),

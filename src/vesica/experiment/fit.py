@@ -207,9 +207,14 @@ def save(
     source: Mapping[str, Any],
     keep_messages: bool,
 ) -> None:
-    """Each party's model and ledger into its own folder, with its rows where messages are kept; then the result."""
+    """Each party's model and ledger into its own folder, with its rows where messages are kept; then the result.
+
+    The models of milestones are in folders of their names beside it.
+    """
     for name, outcome in outcomes.items():
         outcome.model.save(folder.party(name))
+        for earlier, milestone in outcome.milestones.items():
+            milestone.model.save(folder.party(name) / earlier)
         if keep_messages:
             outcome.belongings.save(folder.party(name))
         write_lines(folder.party(name) / "ledger.jsonl", said_in(outcome))

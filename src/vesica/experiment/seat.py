@@ -103,7 +103,8 @@ class Seat:
             begin_scoring(talk)
             me.encoder = milestone.encoder
             answer(me, me.rows.test)
-            earlier[name] = Outcome(model, self._ledger(me, milestone), talk.ledger, own, reached=milestone)
+            then = self._ledger(me, milestone)
+            earlier[name] = Outcome(self._model(me), then, talk.ledger, own, reached=milestone)
         said = tuple(talk.statements)
         return Outcome(model, training, scoring, own, None, said, talk.privacy, milestones=earlier)
 
@@ -139,7 +140,7 @@ class Seat:
         method.host(me)
         training = begin_scoring(talk)
         metrics = score(task, predict(me, me.rows.test), me.labels[me.rows.test])
-        model, scoring = replace(self._model(me), head=me.head and me.head.cpu(), task=task), talk.ledger
+        model, scoring = self._host_model(me), talk.ledger
         belongings = Belongings.of(me)
         earlier = {}
         for name, milestone in me.milestones.items():
@@ -148,7 +149,7 @@ class Seat:
             values = score(task, predict(me, me.rows.test), me.labels[me.rows.test])
             then = self._ledger(me, milestone)
             earlier[name] = Outcome(
-                model,
+                self._host_model(me),
                 then,
                 talk.ledger,
                 belongings,
@@ -177,6 +178,9 @@ class Seat:
         ledger = Ledger(self.name, host=me.conversation.ledger.host)
         ledger.restore(milestone.entries)
         return ledger
+
+    def _host_model(self, me: Host) -> PartyModel:
+        return replace(self._model(me), head=me.head and me.head.cpu(), task=me.task)
 
     def _model(self, me: Party) -> PartyModel:
         """What is kept of the party, wherever it was trained: on the CPU."""

@@ -19,11 +19,13 @@ from vesica.learning.recording import compiled, keep_layout, mixed_precision, re
 from vesica.learning.resume import Resume, Stateful, Straight
 from vesica.learning.training import Stopping, evaluate
 from vesica.metrics import Task
-from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch
+from vesica.models import MLP
+from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch, graph_loss
 
 Threshold = Literal["fixed", "adaptive"]
 Align = Literal["none", "uniform", "labels"]
 LabelledViews = Literal["weak", "both"]
+Targets = Literal["hard", "soft"]
 
 LOOK_EVERY = 100  # steps between two looks at validation rows, and between two checkpoints
 MOST_LOOKS = 200  # in a run: a longer one has them further apart
@@ -54,7 +56,7 @@ class Views(Protocol):
 
 
 def semi_supervised(
-    model: nn.Module,
+    model: nn.Sequential,
     inputs: Tensor,
     *,
     labelled: Tensor,
@@ -69,6 +71,8 @@ def semi_supervised(
     threshold: Threshold = "fixed",
     align: Align = "none",
     labelled_views: LabelledViews = "weak",
+    targets: Targets = "hard",
+    contrast: float = 0.0,
     temperature: float = 1.0,
     ema: float = 0.999,
     learning_rate: float = 0.03,
@@ -89,26 +93,30 @@ def semi_supervised(
     safe. Parties that `meet` train side by side, each to what it would come to alone.
     """
     _check(labelled, labels, classes=classes, batch_size=batch_size)
-    for word, kind in ((threshold, Threshold), (align, Align), (labelled_views, LabelledViews)):
+    for word, kind in ((threshold, Threshold), (align, Align), (labelled_views, LabelledViews), (targets, Targets)):
         if word not in get_args(kind):
             raise InputError(f"semi-supervised learning has no setting '{word}'{nearest(word, get_args(kind))}")
     device = inputs.device
-    objective = _objective(threshold, align, temperature=temperature, labels=labels, classes=classes)
-    optimiser = _optimiser(model, momentum=momentum, weight_decay=weight_decay)
+    objective = _objective(threshold, align, targets, temperature=temperature, labels=labels, classes=classes)
+    projector = None if not contrast else _projector(model).to(device)
+    trained = model if projector is None else nn.ModuleList([model, projector])
+    optimiser = _optimiser(trained, momentum=momentum, weight_decay=weight_decay)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # images only; much faster
     average = MovingAverage(model, decay=ema)
     parts: dict[str, Stateful] = {"model": model, "optimiser": optimiser, "average": average, "objective": objective}
+    if projector is not None:
+        parts["projector"] = projector
     best = Stopping({"model": average.module}, patience=stopping.patience if stopping else 0)
     if stopping:
         parts["best"] = best
-    losses = compiled(Losses(model, objective, views, labelled=labelled_views), device)
+    losses = compiled(Losses(model, objective, views, labelled=labelled_views, projector=projector), device)
     rate = torch.zeros((), device=device)  # a tensor, so that a recorded step sees it change
 
     def step() -> None:
         some, others = _draw(labelled, batch_size), unlabelled[_draw(unlabelled, mu * batch_size)]
-        supervised, unsupervised = losses(inputs[labelled[some]], labels[some], inputs[others])
+        supervised, unsupervised, contrasted = losses(inputs[labelled[some]], labels[some], inputs[others])
         optimiser.zero_grad()
-        (supervised + lambda_u * unsupervised).backward()
+        (supervised + lambda_u * unsupervised + contrast * contrasted).backward()
         optimiser.step()
         average.update()
 
@@ -144,38 +152,63 @@ def cosine(done: float) -> float:
 
 
 class Losses:
-    """The loss of labelled rows and that of others, each with views of its own."""
+    """The loss of labelled rows and those of others, each with views of its own."""
 
-    def __init__(self, model: nn.Module, objective: FixMatch, views: Views, *, labelled: LabelledViews) -> None:
+    def __init__(
+        self,
+        model: nn.Sequential,
+        objective: FixMatch,
+        views: Views,
+        *,
+        labelled: LabelledViews,
+        projector: nn.Module | None = None,
+    ) -> None:
         self._model = model
+        if projector is not None:
+            self._encoder, self._classifier = nn.Sequential(*list(model)[:-1]), list(model)[-1]
+        self._projector = projector
         self._objective = objective
         self._views = views
         self._labelled = labelled
         self._mixes_rows = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
 
-    def __call__(self, rows: Tensor, labels: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, rows: Tensor, labels: Tensor, others: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        nothing = torch.zeros((), device=rows.device)
         with mixed_precision(rows.device):
             if self._labelled == "both":
                 rows, labels = torch.cat(self._views.both(rows)), labels.repeat(2)
             else:
                 rows = self._views.weak(rows)
             if not len(others):
-                return functional.cross_entropy(self._logits(rows), labels), torch.zeros((), device=rows.device)
+                return functional.cross_entropy(self._model(_laid_out(rows)), labels), nothing, nothing
             weak, strong = self._views.both(others)
             sizes = [len(rows), len(strong), len(weak)]
-            if self._mixes_rows:  # one pass, so that batch norm sees one distribution and not three
-                of_rows, of_strong, of_weak = self._logits(torch.cat([rows, strong, weak])).split(sizes)
+            if self._projector is not None:
+                features = self._encoder(_laid_out(torch.cat([rows, strong, weak])))
+                of_rows, of_strong, of_weak = self._classifier(features).split(sizes)
+            elif self._mixes_rows:  # one pass, so that batch norm sees one distribution and not three
+                of_rows, of_strong, of_weak = self._model(_laid_out(torch.cat([rows, strong, weak]))).split(sizes)
             else:  # the weak views only make labels: no gradient goes through them
-                of_rows, of_strong = self._logits(torch.cat([rows, strong])).split(sizes[:2])
+                of_rows, of_strong = self._model(_laid_out(torch.cat([rows, strong]))).split(sizes[:2])
                 with torch.no_grad():
-                    of_weak = self._logits(weak)
-            return functional.cross_entropy(of_rows, labels), self._objective(of_weak, of_strong)
+                    of_weak = self._model(_laid_out(weak))
+            guessed = self._objective.guess(of_weak)
+            losses = functional.cross_entropy(of_rows, labels), self._objective.loss(guessed, of_strong)
+            if self._projector is None:
+                return *losses, nothing
+            _, one, two = self._projector(features).split(sizes)
+            return *losses, graph_loss(one, two, guessed)
 
-    def _logits(self, rows: Tensor) -> Tensor:
-        if rows.ndim == 4:
-            rows = rows.contiguous(memory_format=torch.channels_last)
-        logits: Tensor = self._model(rows)
-        return logits
+
+def _laid_out(rows: Tensor) -> Tensor:
+    return rows.contiguous(memory_format=torch.channels_last) if rows.ndim == 4 else rows
+
+
+def _projector(model: nn.Sequential) -> nn.Module:
+    """To where rows are contrasted, 64 numbers each as in CoMatch; dropped in the end."""
+    dim = list(model)[-1].in_features
+    assert isinstance(dim, int)
+    return MLP(dim, (dim,), 64)
 
 
 def _draw(positions: Tensor, count: int) -> Tensor:
@@ -184,11 +217,13 @@ def _draw(positions: Tensor, count: int) -> Tensor:
     return torch.randint(max(rows, 1), (count if rows else 0,), device=positions.device)
 
 
-def _objective(threshold: Threshold, align: Align, *, temperature: float, labels: Tensor, classes: int) -> FixMatch:
+def _objective(
+    threshold: Threshold, align: Align, targets: Targets, *, temperature: float, labels: Tensor, classes: int
+) -> FixMatch:
     chosen = FixedThreshold() if threshold == "fixed" else AdaptiveThreshold(classes)
     often = torch.bincount(labels, minlength=classes).float() if align == "labels" else torch.ones(classes)
     alignment = None if align == "none" else Alignment(often)
-    return FixMatch(chosen, temperature=temperature, alignment=alignment).to(labels.device)
+    return FixMatch(chosen, temperature=temperature, alignment=alignment, soft=targets == "soft").to(labels.device)
 
 
 def _optimiser(model: nn.Module, *, momentum: float, weight_decay: float) -> torch.optim.Optimizer:

@@ -17,7 +17,7 @@ from vesica.errors import InputError, ProtocolError
 from vesica.learning.cluster import cluster
 from vesica.learning.estimation import Judge, choose_threshold, gate
 from vesica.learning.self_supervised import self_supervised, usual_corruption, usual_rate
-from vesica.learning.semi_supervised import Align, LabelledViews, Stop, Threshold, semi_supervised
+from vesica.learning.semi_supervised import Align, LabelledViews, Stop, Targets, Threshold, semi_supervised
 from vesica.learning.training import batches, train
 from vesica.methods import one_shot_claims as claims
 from vesica.methods.label_release import release_gradients, release_labels
@@ -73,6 +73,8 @@ class OneShot:
     threshold: Threshold = "adaptive"
     align: Align = "none"
     labelled_views: LabelledViews = "weak"
+    targets: Targets = "hard"
+    contrast: float = 0.0  # weight of CoMatch's contrastive loss
     strong_chance: float = 0.5  # of each of the two operations of a strong view to be applied; tables have none
     temperature: float = 1.0
     ema: float = 0.999
@@ -205,7 +207,7 @@ class OneShot:
             resume=me.resumable("warm-up"),
         )
 
-    def learn(self, me: Party, known: Labelled, *, step: str) -> nn.Module:
+    def learn(self, me: Party, known: Labelled, *, step: str, steps: int | None = None) -> nn.Module:
         """Semi-supervised learning of this party's encoder, from the rows it has labels for and all its others."""
         assert me.encoder is not None
         assert me.encoder_spec is not None
@@ -222,13 +224,15 @@ class OneShot:
             unlabelled=everything[~torch.isin(everything, known.rows)],
             classes=me.task.outputs,
             views=views_of(me.encoder_spec.schema, me.inputs[everything], chance=self.strong_chance),
-            steps=self.guest_steps,
+            steps=self.guest_steps if steps is None else steps,
             batch_size=self.batch_size,
             mu=self.mu,
             lambda_u=self.lambda_u,
             threshold=self.threshold,
             align=self.align,
             labelled_views=self.labelled_views,
+            targets=self.targets,
+            contrast=self.contrast,
             temperature=self.temperature,
             ema=self.ema,
             learning_rate=self.learning_rate,
@@ -284,6 +288,7 @@ class FewShot(OneShot):
 
     guest_patience: int = 8  # t is chosen on the validation rows: the guests must not have learned their labels
     thresholds: tuple[float, ...] = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # t is chosen of these, on the validation rows
+    steps_again: int | None = None  # of the second local training; None: as many as the first one's
     finetune_iterations: int = 0  # batches, rounded up to whole epochs
     finetune_learning_rate: float = 1e-4
 
@@ -311,7 +316,7 @@ class FewShot(OneShot):
         known, model = self.follow(me)
         me.milestone("one-shot")
         me.host.send("unaligned-representations", me.represent(me.rows.unaligned))
-        self.learn(me, expand(me, known, model, receive_chances(me)), step="semi-supervised-again")
+        self.learn_again(me, expand(me, known, model, receive_chances(me)))
         me.host.send("representations", me.represent(me.rows.labelled))
         if self.finetune_iterations:
             me.milestone("few-shot")
@@ -335,7 +340,7 @@ class FewShot(OneShot):
             link.send("probabilities", chances[name])
         if led.model is not None:
             known = Labelled(me.rows.labelled, led.labels)
-            self.learn(me, expand(me, known, led.model, chances[me.name]), step="semi-supervised-again")
+            self.learn_again(me, expand(me, known, led.model, chances[me.name]))
         me.head = head = self.fresh_head(me, me.dims)
         parts = gather_parts(me)
         if self.finetune_iterations or not self.hides_labels:
@@ -347,6 +352,10 @@ class FewShot(OneShot):
             if self.hides_labels:
                 reached["finetuned"] = gather_parts(me)
         self.settle(me, reached)
+
+    def learn_again(self, me: Party, known: Labelled) -> None:
+        """Algorithm 2, line 13: the second local training."""
+        self.learn(me, known, step="semi-supervised-again", steps=self.steps_again)
 
     def finetune(self, me: Host, head: Head, parts: list[Tensor], *, labels: Tensor) -> None:
         """Go on end to end from few-shot's head, with these labels of the labelled rows."""

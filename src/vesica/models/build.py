@@ -13,6 +13,7 @@ from vesica.errors import InputError, nearest
 from vesica.models.cnn import CNN0, CNN1, Normalise
 from vesica.models.filters import EdgeFilters, TurnedColumns
 from vesica.models.mlp import MLP
+from vesica.models.quick_cnn import QuickCNN
 from vesica.models.resnet import FEATURES, ResNet18
 from vesica.models.tabular import LinearEncoder, NormedEncoder, TabularEncoder
 from vesica.models.trees import Bins
@@ -46,6 +47,14 @@ def _resnet18(schema: ImageSchema, dim: int) -> nn.Module:
     return ResNet18(channels=schema.channels, outputs=outputs, normalise=normalise)
 
 
+def _quick(*widths: int) -> Callable[[ImageSchema, int], nn.Module]:
+    def build(schema: ImageSchema, dim: int) -> nn.Module:
+        normalise = Normalise(schema.mean, schema.std)
+        return QuickCNN(widths, channels=schema.channels, outputs=dim, normalise=normalise)
+
+    return build
+
+
 def _raw(schema: Schema, dim: int) -> nn.Module:
     """No encoder at all: the prepared columns themselves, for the references that pool them."""
     return nn.Identity()
@@ -65,6 +74,8 @@ IMAGE_ENCODERS: dict[str, Callable[[ImageSchema, int], nn.Module]] = {
     "cnn1": CNN1,
     "wrn": _wrn,
     "resnet18": _resnet18,
+    "quick": _quick(64, 256, 256),
+    "quick-wide": _quick(128, 256, 512),
     "linear": LinearEncoder,
     "filters": EdgeFilters,
     "raw": _raw,

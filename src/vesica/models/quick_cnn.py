@@ -1,0 +1,65 @@
+"""A small residual network for images of about 32 x 32 pixels whose few convolutions are wide: what a GPU does best.
+
+After the networks of Page (2018, "How to train your ResNet") and Jordan (2024, "94% on CIFAR-10 in 3.29 seconds").
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+
+class QuickCNN(nn.Module):
+    """A stem, then a stage a width: a convolution, pooled before it is normalised, and another with a shortcut.
+
+    The largest value of each feature over the image, and a linear layer, give the `outputs`.
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        *,
+        channels: int,
+        outputs: int,
+        normalise: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        first = widths[0] // 2
+        self.normalise = normalise or nn.Identity()
+        self.stem = nn.Sequential(_convolution(channels, first), *_activation(first))
+        self.stages = nn.Sequential(*(Stage(inputs, width) for inputs, width in pairwise((first, *widths))))
+        self.output = nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(widths[-1], outputs))
+        self.dim = outputs
+
+    @property
+    def top(self) -> nn.Module:
+        """All behind the first stage."""
+        return nn.Sequential(*list(self.stages)[1:], self.output)
+
+    def forward(self, images: Tensor) -> Tensor:
+        encoded: Tensor = self.output(self.stages(self.stem(self.normalise(images))))
+        return encoded
+
+
+class Stage(nn.Module):
+    """Half the sides, another width."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.narrow = nn.Sequential(_convolution(inputs, outputs), nn.MaxPool2d(2), *_activation(outputs))
+        self.residual = nn.Sequential(_convolution(outputs, outputs), *_activation(outputs))
+
+    def forward(self, images: Tensor) -> Tensor:
+        narrowed: Tensor = self.narrow(images)
+        residual: Tensor = self.residual(narrowed)
+        return narrowed + residual
+
+
+def _activation(channels: int) -> tuple[nn.Module, nn.Module]:
+    return nn.BatchNorm2d(channels), nn.GELU()
+
+
+def _convolution(inputs: int, outputs: int) -> nn.Conv2d:
+    convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
+    return convolution
