@@ -25,7 +25,6 @@ from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixM
 Threshold = Literal["fixed", "adaptive"]
 Align = Literal["none", "uniform", "labels"]
 LabelledViews = Literal["weak", "both"]
-Targets = Literal["hard", "soft"]
 
 LOOK_EVERY = 100  # steps between two looks at validation rows, and between two checkpoints
 MOST_LOOKS = 200  # in a run: a longer one has them further apart
@@ -71,7 +70,6 @@ def semi_supervised(
     threshold: Threshold = "fixed",
     align: Align = "none",
     labelled_views: LabelledViews = "weak",
-    targets: Targets = "hard",
     contrast: float = 0.0,
     temperature: float = 1.0,
     ema: float = 0.999,
@@ -93,11 +91,11 @@ def semi_supervised(
     safe. Parties that `meet` train side by side, each to what it would come to alone.
     """
     _check(labelled, labels, classes=classes, batch_size=batch_size)
-    for word, kind in ((threshold, Threshold), (align, Align), (labelled_views, LabelledViews), (targets, Targets)):
+    for word, kind in ((threshold, Threshold), (align, Align), (labelled_views, LabelledViews)):
         if word not in get_args(kind):
             raise InputError(f"semi-supervised learning has no setting '{word}'{nearest(word, get_args(kind))}")
     device = inputs.device
-    objective = _objective(threshold, align, targets, temperature=temperature, labels=labels, classes=classes)
+    objective = _objective(threshold, align, temperature=temperature, labels=labels, classes=classes)
     projector = None if not contrast else _projector(model).to(device)
     trained = model if projector is None else nn.ModuleList([model, projector])
     optimiser = _optimiser(trained, momentum=momentum, weight_decay=weight_decay)
@@ -217,13 +215,11 @@ def _draw(positions: Tensor, count: int) -> Tensor:
     return torch.randint(max(rows, 1), (count if rows else 0,), device=positions.device)
 
 
-def _objective(
-    threshold: Threshold, align: Align, targets: Targets, *, temperature: float, labels: Tensor, classes: int
-) -> FixMatch:
+def _objective(threshold: Threshold, align: Align, *, temperature: float, labels: Tensor, classes: int) -> FixMatch:
     chosen = FixedThreshold() if threshold == "fixed" else AdaptiveThreshold(classes)
     often = torch.bincount(labels, minlength=classes).float() if align == "labels" else torch.ones(classes)
     alignment = None if align == "none" else Alignment(often)
-    return FixMatch(chosen, temperature=temperature, alignment=alignment, soft=targets == "soft").to(labels.device)
+    return FixMatch(chosen, temperature=temperature, alignment=alignment).to(labels.device)
 
 
 def _optimiser(model: nn.Module, *, momentum: float, weight_decay: float) -> torch.optim.Optimizer:

@@ -17,7 +17,7 @@ from vesica.errors import InputError, ProtocolError
 from vesica.learning.cluster import cluster
 from vesica.learning.estimation import Judge, choose_threshold, gate
 from vesica.learning.self_supervised import self_supervised, usual_corruption, usual_rate
-from vesica.learning.semi_supervised import Align, LabelledViews, Stop, Targets, Threshold, semi_supervised
+from vesica.learning.semi_supervised import Align, LabelledViews, Stop, Threshold, semi_supervised
 from vesica.learning.training import batches, train
 from vesica.methods import one_shot_claims as claims
 from vesica.methods.label_release import release_gradients, release_labels
@@ -73,7 +73,6 @@ class OneShot:
     threshold: Threshold = "adaptive"
     align: Align = "none"
     labelled_views: LabelledViews = "weak"
-    targets: Targets = "hard"
     contrast: float = 0.0  # weight of CoMatch's contrastive loss
     strong_chance: float = 0.5  # of each of the two operations of a strong view to be applied; tables have none
     temperature: float = 1.0
@@ -231,7 +230,6 @@ class OneShot:
             threshold=self.threshold,
             align=self.align,
             labelled_views=self.labelled_views,
-            targets=self.targets,
             contrast=self.contrast,
             temperature=self.temperature,
             ema=self.ema,

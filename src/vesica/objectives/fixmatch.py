@@ -6,10 +6,7 @@ from torch.nn import functional
 
 
 def unlabelled_loss(strong_logits: Tensor, pseudo_labels: Tensor, *, confident: Tensor) -> Tensor:
-    """Cross entropy where confident, (rows,) of bool, and nothing elsewhere: the mean over all rows.
-
-    Pseudo-labels are classes, (rows,), or their probabilities, (rows, classes).
-    """
+    """Cross entropy where confident, (rows,) of bool, and nothing elsewhere: the mean over all rows."""
     losses = functional.cross_entropy(strong_logits, pseudo_labels, reduction="none")
     return (losses * confident).mean()
 
@@ -83,13 +80,11 @@ class FixMatch(nn.Module):
         *,
         temperature: float = 1.0,
         alignment: nn.Module | None = None,
-        soft: bool = False,
     ) -> None:
         super().__init__()
         self.threshold = threshold
         self.temperature = temperature
         self.alignment = alignment or nn.Identity()
-        self.soft = soft
 
     def guess(self, weak_logits: Tensor) -> Tensor:
         """The probabilities of each row's classes, by its weak view."""
@@ -101,8 +96,7 @@ class FixMatch(nn.Module):
 
     def loss(self, probabilities: Tensor, strong_logits: Tensor) -> Tensor:
         confident: Tensor = self.threshold(probabilities)
-        labels = probabilities if self.soft else probabilities.argmax(dim=1)
-        return unlabelled_loss(strong_logits, labels, confident=confident)
+        return unlabelled_loss(strong_logits, probabilities.argmax(dim=1), confident=confident)
 
 
 def graph_loss(
