@@ -19,8 +19,7 @@ from vesica.learning.recording import compiled, keep_layout, mixed_precision, re
 from vesica.learning.resume import Resume, Stateful, Straight
 from vesica.learning.training import Stopping, evaluate
 from vesica.metrics import Task
-from vesica.models import MLP
-from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch, graph_loss
+from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch
 
 Threshold = Literal["fixed", "adaptive"]
 Align = Literal["none", "uniform", "labels"]
@@ -55,7 +54,7 @@ class Views(Protocol):
 
 
 def semi_supervised(
-    model: nn.Sequential,
+    model: nn.Module,
     inputs: Tensor,
     *,
     labelled: Tensor,
@@ -70,7 +69,6 @@ def semi_supervised(
     threshold: Threshold = "fixed",
     align: Align = "none",
     labelled_views: LabelledViews = "weak",
-    contrast: float = 0.0,
     temperature: float = 1.0,
     ema: float = 0.999,
     learning_rate: float = 0.03,
@@ -96,25 +94,21 @@ def semi_supervised(
             raise InputError(f"semi-supervised learning has no setting '{word}'{nearest(word, get_args(kind))}")
     device = inputs.device
     objective = _objective(threshold, align, temperature=temperature, labels=labels, classes=classes)
-    projector = None if not contrast else _projector(model).to(device)
-    trained = model if projector is None else nn.ModuleList([model, projector])
-    optimiser = _optimiser(trained, momentum=momentum, weight_decay=weight_decay)
+    optimiser = _optimiser(model, momentum=momentum, weight_decay=weight_decay)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # images only; much faster
     average = MovingAverage(model, decay=ema)
     parts: dict[str, Stateful] = {"model": model, "optimiser": optimiser, "average": average, "objective": objective}
-    if projector is not None:
-        parts["projector"] = projector
     best = Stopping({"model": average.module}, patience=stopping.patience if stopping else 0)
     if stopping:
         parts["best"] = best
-    losses = compiled(Losses(model, objective, views, labelled=labelled_views, projector=projector), device)
+    losses = compiled(Losses(model, objective, views, labelled=labelled_views), device)
     rate = torch.zeros((), device=device)  # a tensor, so that a recorded step sees it change
 
     def step() -> None:
         some, others = _draw(labelled, batch_size), unlabelled[_draw(unlabelled, mu * batch_size)]
-        supervised, unsupervised, contrasted = losses(inputs[labelled[some]], labels[some], inputs[others])
+        supervised, unsupervised = losses(inputs[labelled[some]], labels[some], inputs[others])
         optimiser.zero_grad()
-        (supervised + lambda_u * unsupervised + contrast * contrasted).backward()
+        (supervised + lambda_u * unsupervised).backward()
         optimiser.step()
         average.update()
 
@@ -150,63 +144,38 @@ def cosine(done: float) -> float:
 
 
 class Losses:
-    """The loss of labelled rows and those of others, each with views of its own."""
+    """The loss of labelled rows and that of others, each with views of its own."""
 
-    def __init__(
-        self,
-        model: nn.Sequential,
-        objective: FixMatch,
-        views: Views,
-        *,
-        labelled: LabelledViews,
-        projector: nn.Module | None = None,
-    ) -> None:
+    def __init__(self, model: nn.Module, objective: FixMatch, views: Views, *, labelled: LabelledViews) -> None:
         self._model = model
-        if projector is not None:
-            self._encoder, self._classifier = nn.Sequential(*list(model)[:-1]), list(model)[-1]
-        self._projector = projector
         self._objective = objective
         self._views = views
         self._labelled = labelled
         self._mixes_rows = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
 
-    def __call__(self, rows: Tensor, labels: Tensor, others: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        nothing = torch.zeros((), device=rows.device)
+    def __call__(self, rows: Tensor, labels: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
         with mixed_precision(rows.device):
             if self._labelled == "both":
                 rows, labels = torch.cat(self._views.both(rows)), labels.repeat(2)
             else:
                 rows = self._views.weak(rows)
             if not len(others):
-                return functional.cross_entropy(self._model(_laid_out(rows)), labels), nothing, nothing
+                return functional.cross_entropy(self._logits(rows), labels), torch.zeros((), device=rows.device)
             weak, strong = self._views.both(others)
             sizes = [len(rows), len(strong), len(weak)]
-            if self._projector is not None:
-                features = self._encoder(_laid_out(torch.cat([rows, strong, weak])))
-                of_rows, of_strong, of_weak = self._classifier(features).split(sizes)
-            elif self._mixes_rows:  # one pass, so that batch norm sees one distribution and not three
-                of_rows, of_strong, of_weak = self._model(_laid_out(torch.cat([rows, strong, weak]))).split(sizes)
+            if self._mixes_rows:  # one pass, so that batch norm sees one distribution and not three
+                of_rows, of_strong, of_weak = self._logits(torch.cat([rows, strong, weak])).split(sizes)
             else:  # the weak views only make labels: no gradient goes through them
-                of_rows, of_strong = self._model(_laid_out(torch.cat([rows, strong]))).split(sizes[:2])
+                of_rows, of_strong = self._logits(torch.cat([rows, strong])).split(sizes[:2])
                 with torch.no_grad():
-                    of_weak = self._model(_laid_out(weak))
-            guessed = self._objective.guess(of_weak)
-            losses = functional.cross_entropy(of_rows, labels), self._objective.loss(guessed, of_strong)
-            if self._projector is None:
-                return *losses, nothing
-            _, one, two = self._projector(features).split(sizes)
-            return *losses, graph_loss(one, two, guessed)
+                    of_weak = self._logits(weak)
+            return functional.cross_entropy(of_rows, labels), self._objective(of_weak, of_strong)
 
-
-def _laid_out(rows: Tensor) -> Tensor:
-    return rows.contiguous(memory_format=torch.channels_last) if rows.ndim == 4 else rows
-
-
-def _projector(model: nn.Sequential) -> nn.Module:
-    """To where rows are contrasted, 64 numbers each as in CoMatch; dropped in the end."""
-    dim = list(model)[-1].in_features
-    assert isinstance(dim, int)
-    return MLP(dim, (dim,), 64)
+    def _logits(self, rows: Tensor) -> Tensor:
+        if rows.ndim == 4:
+            rows = rows.contiguous(memory_format=torch.channels_last)
+        logits: Tensor = self._model(rows)
+        return logits
 
 
 def _draw(positions: Tensor, count: int) -> Tensor:

@@ -73,7 +73,6 @@ class OneShot:
     threshold: Threshold = "adaptive"
     align: Align = "none"
     labelled_views: LabelledViews = "weak"
-    contrast: float = 0.0  # weight of CoMatch's contrastive loss
     strong_chance: float = 0.5  # of each of the two operations of a strong view to be applied; tables have none
     temperature: float = 1.0
     ema: float = 0.999
@@ -230,7 +229,6 @@ class OneShot:
             threshold=self.threshold,
             align=self.align,
             labelled_views=self.labelled_views,
-            contrast=self.contrast,
             temperature=self.temperature,
             ema=self.ema,
             learning_rate=self.learning_rate,

@@ -1,13 +1,6 @@
 """Losses that know no models: plain torch, useful without federation."""
 
-from vesica.objectives.fixmatch import (
-    AdaptiveThreshold,
-    Alignment,
-    FixedThreshold,
-    FixMatch,
-    graph_loss,
-    unlabelled_loss,
-)
+from vesica.objectives.fixmatch import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch, unlabelled_loss
 from vesica.objectives.nat import assign, assign_each, distance, points_on_sphere
 from vesica.objectives.self_supervised import MoCo, Pair, Scarf, SimSiam, info_nce, negative_cosine
 
@@ -23,7 +16,6 @@ __all__ = [
     "assign",
     "assign_each",
     "distance",
-    "graph_loss",
     "info_nce",
     "negative_cosine",
     "points_on_sphere",

@@ -74,40 +74,13 @@ class FixMatch(nn.Module):
     What it remembers between batches (thresholds, averages) is in its buffers: it has no weights to train.
     """
 
-    def __init__(
-        self,
-        threshold: nn.Module,
-        *,
-        temperature: float = 1.0,
-        alignment: nn.Module | None = None,
-    ) -> None:
+    def __init__(self, threshold: nn.Module, *, temperature: float = 1.0, alignment: nn.Module | None = None) -> None:
         super().__init__()
         self.threshold = threshold
         self.temperature = temperature
         self.alignment = alignment or nn.Identity()
 
-    def guess(self, weak_logits: Tensor) -> Tensor:
-        """The probabilities of each row's classes, by its weak view."""
-        aligned: Tensor = self.alignment((weak_logits.detach().float() / self.temperature).softmax(dim=1))
-        return aligned
-
     def forward(self, weak_logits: Tensor, strong_logits: Tensor) -> Tensor:
-        return self.loss(self.guess(weak_logits), strong_logits)
-
-    def loss(self, probabilities: Tensor, strong_logits: Tensor) -> Tensor:
+        probabilities: Tensor = self.alignment((weak_logits.detach().float() / self.temperature).softmax(dim=1))
         confident: Tensor = self.threshold(probabilities)
         return unlabelled_loss(strong_logits, probabilities.argmax(dim=1), confident=confident)
-
-
-def graph_loss(
-    embeddings: Tensor, others: Tensor, probabilities: Tensor, *, temperature: float = 0.2, alike: float = 0.8
-) -> Tensor:
-    """CoMatch's contrastive loss (Li et al., 2021): rows are alike in their embeddings as they are in their classes.
-
-    `embeddings` and `others` are those of two views, (rows, dim). A row is to be told from those rows with which it
-    does not share its class with a probability of at least `alike`; it shares it with itself.
-    """
-    same = (probabilities @ probabilities.T).fill_diagonal_(1.0)
-    same = torch.where(same >= alike, same, 0.0)
-    one, two = (functional.normalize(each.float(), dim=1) for each in (embeddings, others))
-    return functional.cross_entropy(one @ two.T / temperature, same / same.sum(dim=1, keepdim=True))
