@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -74,6 +75,23 @@ def test_unlabelled_rows_help() -> None:
     together = [trained(seed, torch.arange(10, 1000)) for seed in range(3)]
     assert sum(together) / 3 > sum(alone) / 3 + 0.02
     assert min(together) > 0.95
+
+
+@pytest.mark.parametrize(("align", "classes"), [("uniform", [196, 4]), ("labels", [600, 200])])
+def test_alignment_is_towards_the_classes_of_the_rows_that_have_no_label(align: str, classes: list[int]) -> None:
+    """Of 1,000 rows 800 are labelled; equal classes have 500 each."""
+
+    class Watch:
+        def steps(self, total: int, parts: Mapping[str, Stateful]) -> Iterator[int]:
+            objectives.append(parts["objective"])
+            return iter(range(total))
+
+    objectives: list[Any] = []
+    labels = torch.tensor([0] * 304 + [1] * 496) if align == "uniform" else torch.tensor([0] * 600 + [1] * 200)
+    settings = {"labelled": torch.arange(800), "labels": labels, "unlabelled": torch.arange(800, 1000)}
+    fit(network(), steps=1, align=align, resume=Watch(), **settings)
+    (objective,) = objectives
+    assert objective.alignment.target.tolist() == classes
 
 
 @pytest.mark.parametrize("settings", [{}, {"threshold": "adaptive"}, {"align": "uniform"}, {"align": "labels"}])

@@ -1,12 +1,14 @@
 """Few-shot VFL: its message script, its gate on what a party can and cannot know, its second training."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from federations import ids, small_federation
@@ -67,6 +69,37 @@ def test_the_result_says_what_the_host_was_given() -> None:
     assert result.statements[0].startswith("The gradients disclose the labels of the 40 labelled aligned rows")
     assert result.statements[1].startswith(f"The guests gave the host the representations of {given} unaligned rows.")
     assert "was chosen on 4 validation rows" in result.statements[1]
+
+
+def test_every_party_keeps_what_its_model_was_on_the_way(tmp_path: Path) -> None:
+    federation, settings = small_federation(guests=2), {**SETTINGS, "guest_patience": 8}
+    fit(FewShot(**settings), federation, seed=3, out=tmp_path / "few")
+    fit(OneShot(**settings), federation, seed=3, out=tmp_path / "one")
+    for party in ("bank", "shop1", "shop2"):
+        then, alone = (
+            load_file(tmp_path / way / "model.safetensors") for way in (f"few/{party}/one-shot", f"one/{party}")
+        )
+        assert then.keys() == alone.keys()
+        assert all(torch.equal(then[name], alone[name]) for name in then)
+        last = load_file(tmp_path / "few" / party / "model.safetensors")
+        assert not all(torch.equal(then[name], last[name]) for name in then)
+
+
+def test_the_second_training_may_have_a_length_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    lessons: list[int] = []
+    learn = one_shot.semi_supervised
+
+    def remembered(*given: Any, **settings: Any) -> Any:
+        lessons.append(settings["steps"])
+        return learn(*given, **settings)
+
+    monkeypatch.setattr(one_shot, "semi_supervised", remembered)
+    federation = small_federation(guests=2)  # the bank has columns too
+    fit(FewShot(guest_steps=3, steps_again=2, host_epochs=1), federation)
+    assert sorted(lessons) == [2, 2, 2, 3, 3, 3]
+    lessons.clear()
+    fit(FewShot(guest_steps=3, host_epochs=1), federation)
+    assert lessons == [3] * 6
 
 
 def test_every_partys_ledger_on_disk_has_the_scoring_of_the_milestone_too(tmp_path: Any) -> None:

@@ -15,6 +15,7 @@ from vesica.models import (
     EncoderSpec,
     LinearEncoder,
     NormedEncoder,
+    QuickCNN,
     ResNet18,
     TabularEncoder,
     WideResNet,
@@ -39,7 +40,11 @@ FITTING: list[tuple[str, Schema]] = [
     ("tabular", NUMERIC),
     ("tabular", MIXED),
     ("linear", MIXED),
-    *((name, schema) for name in ("cnn", "cnn1", "wrn", "resnet18", "linear") for schema in IMAGES),
+    *(
+        (name, schema)
+        for name in ("cnn", "cnn1", "wrn", "resnet18", "quick", "quick-wide", "linear")
+        for schema in IMAGES
+    ),
 ]
 ONE_OF_EACH: list[tuple[str, Schema]] = [*FITTING[:6], *((n, s) for n, s in FITTING[6:] if s == IMAGES[0])]
 
@@ -122,6 +127,8 @@ def test_a_name_means_its_network() -> None:
         "cnn1": CNN1,
         "wrn": WideResNet,
         "resnet18": ResNet18,
+        "quick": QuickCNN,
+        "quick-wide": QuickCNN,
     }
     assert set(ENCODERS) == {*expected, "filters", "raw", "bins"}
     assert all(type(build_encoder(name, schema)) is expected[name] for name, schema in ONE_OF_EACH)
@@ -148,7 +155,8 @@ def test_a_residual_network_gets_a_linear_layer_only_for_another_dim(name: str, 
         (
             "",
             NUMERIC,
-            "there is no encoder ''; there are: cnn, cnn1, filters, linear, mlp, mlp2, resnet18, tabular, wrn",
+            "there is no encoder ''; there are: cnn, cnn1, filters, linear, mlp, mlp2, quick, quick-wide, resnet18, "
+            "tabular, wrn",
         ),
     ],
 )

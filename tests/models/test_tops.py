@@ -25,6 +25,7 @@ def shapes(name: str, schema: Schema, dim: int = 24) -> list[tuple[int, ...]]:
         ("cnn", (GREY, PHOTO)),
         ("wrn", (GREY, PHOTO)),
         ("resnet18", (GREY, PHOTO)),
+        ("quick", (GREY, PHOTO)),
     ],
 )
 def test_tops_have_one_shape_whatever_the_inputs_are(name: str, schemas: tuple[Schema, ...]) -> None:
@@ -33,9 +34,9 @@ def test_tops_have_one_shape_whatever_the_inputs_are(name: str, schemas: tuple[S
     assert all(other == first for other in others)
 
 
-@pytest.mark.parametrize("name", ["mlp", "mlp2", "tabular", "cnn", "cnn1", "wrn", "resnet18"])
+@pytest.mark.parametrize("name", ["mlp", "mlp2", "tabular", "cnn", "cnn1", "wrn", "resnet18", "quick"])
 def test_a_top_is_a_true_part_that_the_output_depends_on(name: str) -> None:
-    schema = PHOTO if name in ("cnn", "cnn1", "wrn", "resnet18") else SMALL
+    schema = PHOTO if name in ("cnn", "cnn1", "wrn", "resnet18", "quick") else SMALL
     encoder = build_encoder(name, schema, dim=24).eval()
     rows = torch.rand(4, *schema.row_shape)
     before = encoder(rows)

@@ -207,14 +207,9 @@ def save(
     source: Mapping[str, Any],
     keep_messages: bool,
 ) -> None:
-    """Each party's model and ledger into its own folder, with its rows where messages are kept; then the result.
-
-    The models of milestones are in folders of their names beside it.
-    """
+    """Each party's models and ledger into its own folder, with its rows where messages are kept; then the result."""
     for name, outcome in outcomes.items():
-        outcome.model.save(folder.party(name))
-        for earlier, milestone in outcome.milestones.items():
-            milestone.model.save(folder.party(name) / earlier)
+        outcome.save_models(folder.party(name))
         if keep_messages:
             outcome.belongings.save(folder.party(name))
         write_lines(folder.party(name) / "ledger.jsonl", said_in(outcome))

@@ -179,7 +179,7 @@ class Member:
         return test.cpu().numpy()
 
     def save(self, folder: RunFolder, outcome: Outcome, said: Mapping[str, Any]) -> None:
-        outcome.model.save(folder.party(self.me))
+        outcome.save_models(folder.party(self.me))
         if self.keep_messages:
             outcome.belongings.save(folder.party(self.me))
         write_lines(folder.party(self.me) / "ledger.jsonl", said_in(outcome))

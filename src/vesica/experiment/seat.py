@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,12 @@ class Outcome:
     missing: tuple[str, ...] = ()  # the guests the host left out
     reached: Milestone | None = None  # where it is one
     milestones: Mapping[str, Outcome] = field(default_factory=dict)
+
+    def save_models(self, folder: Path) -> None:
+        """The party's model; what it was at a milestone is in a folder of that name."""
+        self.model.save(folder)
+        for name, earlier in self.milestones.items():
+            earlier.model.save(folder / name)
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,9 @@ def semi_supervised(
         if word not in get_args(kind):
             raise InputError(f"semi-supervised learning has no setting '{word}'{nearest(word, get_args(kind))}")
     device = inputs.device
-    objective = _objective(threshold, align, temperature=temperature, labels=labels, classes=classes)
+    chosen = FixedThreshold() if threshold == "fixed" else AdaptiveThreshold(classes)
+    alignment = _alignment(align, labels, classes=classes, unlabelled=len(unlabelled))
+    objective = FixMatch(chosen, temperature=temperature, alignment=alignment).to(device)
     optimiser = _optimiser(model, momentum=momentum, weight_decay=weight_decay)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # images only; much faster
     average = MovingAverage(model, decay=ema)
@@ -184,11 +186,18 @@ def _draw(positions: Tensor, count: int) -> Tensor:
     return torch.randint(max(rows, 1), (count if rows else 0,), device=positions.device)
 
 
-def _objective(threshold: Threshold, align: Align, *, temperature: float, labels: Tensor, classes: int) -> FixMatch:
-    chosen = FixedThreshold() if threshold == "fixed" else AdaptiveThreshold(classes)
-    often = torch.bincount(labels, minlength=classes).float() if align == "labels" else torch.ones(classes)
-    alignment = None if align == "none" else Alignment(often)
-    return FixMatch(chosen, temperature=temperature, alignment=alignment).to(labels.device)
+def _alignment(align: Align, labels: Tensor, *, classes: int, unlabelled: int) -> Alignment | None:
+    """Towards the classes of the unlabelled rows: as the labelled ones have them, or what those leave of equal classes.
+
+    That matters where many rows of the easier classes have got labels, as in few-shot: the others are of the rest.
+    """
+    if align == "none":
+        return None
+    often = torch.bincount(labels, minlength=classes).float()
+    if align == "labels":
+        return Alignment(often)
+    left = (len(labels) + unlabelled) / classes - often
+    return Alignment(left.clamp(min=0.01 * unlabelled / classes))
 
 
 def _optimiser(model: nn.Module, *, momentum: float, weight_decay: float) -> torch.optim.Optimizer:

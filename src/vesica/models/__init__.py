@@ -7,6 +7,7 @@ from vesica.models.mlp import MLP
 from vesica.models.ncf import NCF
 from vesica.models.pooled import LinearModel, PooledModel
 from vesica.models.projector import Predictor, Projector
+from vesica.models.quick_cnn import QuickCNN
 from vesica.models.resnet import ResNet18
 from vesica.models.tabular import LinearEncoder, NormedEncoder, TabularEncoder
 from vesica.models.trees import Bins, TreesModel
@@ -35,6 +36,7 @@ __all__ = [
     "PooledModel",
     "Predictor",
     "Projector",
+    "QuickCNN",
     "ResNet18",
     "TabularEncoder",
     "TreesModel",

@@ -44,11 +44,13 @@ class QuickCNN(nn.Module):
 
 
 class Stage(nn.Module):
-    """Half the sides, another width."""
+    """Half the sides, rounded up, and another width."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.narrow = nn.Sequential(_convolution(inputs, outputs), nn.MaxPool2d(2), *_activation(outputs))
+        self.narrow = nn.Sequential(
+            _convolution(inputs, outputs), nn.MaxPool2d(2, ceil_mode=True), *_activation(outputs)
+        )
         self.residual = nn.Sequential(_convolution(outputs, outputs), *_activation(outputs))
 
     def forward(self, images: Tensor) -> Tensor:
