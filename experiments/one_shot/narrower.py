@@ -1,4 +1,5 @@
-"""Narrower values on the wire, from the same trained guests: finished runs of one-shot are told again in them.
+"""Narrower values on the wire, from the same trained guests: finished runs of one-shot, or what those of few-shot had
+reached as one-shot, are told again in them.
 
 Every message of a run is sent and counted anew; the guests' training, in which nothing crosses, is not done again. So
 this is what narrower representations cost the host. What the guests would have learned from narrower gradients is not
@@ -11,7 +12,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def told_again(method: OneShot, folder: Path) -> OneShot:
     way = "one-shot" if isinstance(method, FewShot) else "."
 
     class ToldAgain(OneShot):
-        def learn(self, me: Party, known: Labelled, *, step: str, steps: int | None = None) -> nn.Module:
+        def learn(self, me: Party, known: Labelled, *, step: str, steps: int = 0) -> nn.Module:
             trained = PartyModel.load(folder / me.name / way).encoder
             assert me.encoder is not None
             assert trained is not None
@@ -50,15 +51,22 @@ def told_again(method: OneShot, folder: Path) -> OneShot:
 
 def lines_of(case: Case, runs: Path, *, data_dir: Path | None, device: str) -> Iterator[dict[str, Any]]:
     """A line a wire; of runs whose host has labels only, since one with features would train its own part anew."""
+    assert isinstance(case.method, OneShot)
     folder = runs / case.folder
-    if not isinstance(case.method, OneShot) or not (folder / "result.json").exists():
-        raise InputError(f"{folder} is no finished run of one-shot or few-shot: run the recipe with --out {runs} first")
     federation = case.federation(data_dir)
     for wire in WIRES:
         method = told_again(case.method, folder)
         result = fit(method, federation, seed=case.seed, device=device, wire=wire)
         told = replace(result, method="one-shot", title="one-shot, told again", seconds=None)  # no guest was trained
         yield line_of(told) | circumstances("narrower", device=device, sha256=federation.sha256)
+
+
+def finished(cases: Sequence[Case], runs: Path) -> list[Case]:
+    """Those of one-shot and few-shot that have been run."""
+    found = [c for c in cases if isinstance(c.method, OneShot) and (runs / c.folder / "result.json").exists()]
+    if not found:
+        raise InputError(f"{runs} has no finished run of one-shot or few-shot: run the recipe with --out {runs} first")
+    return found
 
 
 def main() -> int:
@@ -72,7 +80,7 @@ def main() -> int:
     asked = parser.parse_args()
     try:
         recipe = find_recipe("one_shot", asked.recipe, experiments=Path(__file__).parents[1])
-        for case in choose_cases(recipe, seeds=asked.seeds, only=asked.only):
+        for case in finished(choose_cases(recipe, seeds=asked.seeds, only=asked.only), asked.runs):
             for line in lines_of(case, asked.runs, data_dir=asked.data_dir, device=asked.device):
                 print(json.dumps(line), flush=True)
     except VesicaError as error:

@@ -235,12 +235,24 @@ def tune_guests(seeds: int) -> Sequence[Case]:
     tried: tuple[tuple[str, dict[str, Any]], ...] = (
         ("wrn", {}),
         ("quick", {}),
-        ("quick", {"learning_rate": 0.06}),
         ("quick-wide", {}),
+        ("quick-wide", {"mixed_views": True}),
+        ("quick-wide", {"mixed_views": True, "guest_steps": 30_000}),
+        ("quick-wide", {"guest_steps": 30_000}),
     )
     return [
         Case(replace(chosen, **change), "cifar10", seed, overlap=256, hold_out=True, encoder=encoder)
         for encoder, change in tried
+        for seed in range(seeds)
+    ]
+
+
+def tune_few_shot(seeds: int) -> Sequence[Case]:
+    """Where the pseudo-labels of few-shot's second training are drawn to, on training images held out."""
+    chosen = replace(cifar(256), guest_steps=20_000, steps_again=10_000, finetune_iterations=0)
+    return [
+        Case(replace(chosen, align=align), "cifar10", seed, overlap=256, hold_out=True, encoder=ENCODER)
+        for align in ("uniform", "left", "none")
         for seed in range(seeds)
     ]
 
@@ -266,6 +278,7 @@ RECIPES = {
     "fashion": Recipe("One-shot VFL with four guests on Fashion-MNIST", fashion, seeds=3),
     "tune-cifar": Recipe("Settings of one-shot VFL on CIFAR-10, on rows held out", tune_cifar),
     "tune-guests": Recipe("What the guests of one-shot VFL learn with on CIFAR-10, on rows held out", tune_guests),
+    "tune-few-shot": Recipe("Alignment in few-shot VFL's second training on CIFAR-10, on rows held out", tune_few_shot),
     "tune-baselines": Recipe("Learning rates of SplitNN, FedBCD and FedCVT, on rows held out", tune_baselines),
     "tune-credit": Recipe("Settings of one-shot VFL on credit, on rows held out", tune_credit, seeds=3),
     "tune-fedcvt": Recipe("Settings of FedCVT on credit, on rows held out", tune_fedcvt, seeds=2),

@@ -93,7 +93,7 @@ def test_the_other_papers_methods_learn_from_the_same_aligned_rows_of_table1(dat
     assert one.aligned_ids.tolist() == other.aligned_ids.tolist()
     assert one.test_ids.tolist() == other.test_ids.tolist()
     assert {len(split.parties["guest-1"].unaligned) for split in halves.values()} == {(50_000 - 512) // 2}
-    assert set(made) == {"cifar10", "cifar10-halves"}
+    assert {party.encoder for case in made.values() for party in case.federation(data_dir).guests} == {ENCODER}
 
 
 def test_no_epoch_of_the_other_papers_methods_is_chosen_by_a_tenth_of_256_rows() -> None:
@@ -233,6 +233,10 @@ def test_what_has_not_been_run_or_is_no_one_shot_cannot_be_told_again(tmp_path: 
     other = Case(SplitNN(), "credit-two-guests")
     (tmp_path / other.folder).mkdir()
     (tmp_path / other.folder / "result.json").write_text("{}")
-    for case in (cases("one-shot-cifar")[0], other):
-        with pytest.raises(InputError, match="is no finished run of one-shot or few-shot: run the recipe with --out"):
-            next(script("narrower").lines_of(case, tmp_path, data_dir=None, device="cpu"))
+    given = [cases("one-shot-cifar")[0], other]
+    with pytest.raises(InputError, match="has no finished run of one-shot or few-shot: run the recipe with --out"):
+        script("narrower").finished(given, tmp_path)
+    run = Case(FewShot(), "credit-two-guests")
+    (tmp_path / run.folder).mkdir()
+    (tmp_path / run.folder / "result.json").write_text("{}")
+    assert script("narrower").finished([*given, run], tmp_path) == [run]

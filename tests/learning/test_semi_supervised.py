@@ -77,9 +77,12 @@ def test_unlabelled_rows_help() -> None:
     assert min(together) > 0.95
 
 
-@pytest.mark.parametrize(("align", "classes"), [("uniform", [196, 4]), ("labels", [600, 200])])
-def test_alignment_is_towards_the_classes_of_the_rows_that_have_no_label(align: str, classes: list[int]) -> None:
-    """Of 1,000 rows 800 are labelled; equal classes have 500 each."""
+@pytest.mark.parametrize(
+    ("align", "zeros", "classes"),
+    [("uniform", 304, [1, 1]), ("labels", 304, [304, 496]), ("left", 304, [196, 4]), ("left", 200, [300, 1])],
+)
+def test_alignment_is_towards_the_classes_of_the_rows_without_a_label(align: str, zeros: int, classes: list) -> None:
+    """Of 1,000 rows 800 are labelled; equal classes have 500 each, and none less than a hundredth of its 100 others."""
 
     class Watch:
         def steps(self, total: int, parts: Mapping[str, Stateful]) -> Iterator[int]:
@@ -87,14 +90,16 @@ def test_alignment_is_towards_the_classes_of_the_rows_that_have_no_label(align: 
             return iter(range(total))
 
     objectives: list[Any] = []
-    labels = torch.tensor([0] * 304 + [1] * 496) if align == "uniform" else torch.tensor([0] * 600 + [1] * 200)
+    labels = torch.tensor([0] * zeros + [1] * (800 - zeros))
     settings = {"labelled": torch.arange(800), "labels": labels, "unlabelled": torch.arange(800, 1000)}
     fit(network(), steps=1, align=align, resume=Watch(), **settings)
     (objective,) = objectives
     assert objective.alignment.target.tolist() == classes
 
 
-@pytest.mark.parametrize("settings", [{}, {"threshold": "adaptive"}, {"align": "uniform"}, {"align": "labels"}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"threshold": "adaptive"}, {"align": "uniform"}, {"align": "labels"}, {"align": "left"}]
+)
 def test_every_setting_learns(settings: dict[str, str]) -> None:
     assert accuracy(fit(network(), **settings)) > 0.9
 
@@ -374,6 +379,45 @@ def test_images_learn() -> None:
     )
     model.eval()
     assert (model(images.byte()).argmax(dim=1) == labels).float().mean() > 0.95
+
+
+class OneBatch(nn.Module):
+    """Remembers what it was shown: without batch norm labelled and strong views together, then weak ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 2)
+        self.shown: list[Tensor] = []
+
+    def forward(self, rows: Tensor) -> Tensor:
+        self.shown.append(rows.detach())
+        return self.linear(rows.flatten(1))
+
+
+@pytest.mark.parametrize("mixed_views", [False, True])
+def test_only_strong_views_of_unlabelled_images_are_mixed(mixed_views: bool) -> None:
+    """Every image is of one colour of its own, so that a mixture of two is of neither's."""
+    images = (torch.arange(40.0) ** 2).view(40, 1, 1, 1).expand(40, 2, 2, 2).contiguous()
+    model = OneBatch()
+    rows, steps = torch.arange(40), {"steps": 1, "batch_size": 4, "mu": 3, "mixed_views": mixed_views}
+    torch.manual_seed(0)
+    settings = {"labelled": rows[:10], "labels": rows[:10] % 2, "unlabelled": rows[10:], "classes": 2}
+    semi_supervised(model, images, views=Untouched(), **settings, **steps)
+    together, weak = (shown.flatten(1)[:, 0] for shown in model.shown)
+    labelled, strong = together.split([4, 12])
+    assert set(labelled.tolist()) | set(weak.tolist()) <= set(images[:, 0, 0, 0].tolist())
+    if not mixed_views:
+        assert torch.equal(strong, weak)
+        return
+    own = (strong - weak.roll(1)) / (weak - weak.roll(1))
+    differ = weak != weak.roll(1)
+    assert bool(((own[differ] >= 0.5 - 1e-4) & (own[differ] <= 1)).all())
+    assert len(set(own[differ].tolist())) > 6
+
+
+def test_rows_of_a_table_are_never_mixed() -> None:
+    plain, asked = (fit(network(), steps=20, mixed_views=mixed_views) for mixed_views in (False, True))
+    assert all(torch.equal(*pair) for pair in zip(plain.parameters(), asked.parameters(), strict=True))
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ from federations import ids, small_federation
 from vesica.data import Federation, Overlap, PartyData, Table, TestRows, split_rows
 from vesica.errors import ProtocolError, VesicaError
 from vesica.experiment import Result, fit
+from vesica.experiment.models import PartyModel
 from vesica.learning.cluster import cluster, purity
 from vesica.learning.estimation import Judge, choose_threshold, gate
 from vesica.learning.training import train
-from vesica.methods import FewShot, OneShot, one_shot
+from vesica.methods import FewShot, OneShot, make_method, one_shot
 from vesica.methods.one_shot import Labelled, expand
 from vesica.metrics import Task
 from vesica.models import Head
@@ -73,16 +74,42 @@ def test_the_result_says_what_the_host_was_given() -> None:
 
 def test_every_party_keeps_what_its_model_was_on_the_way(tmp_path: Path) -> None:
     federation, settings = small_federation(guests=2), {**SETTINGS, "guest_patience": 8}
-    fit(FewShot(**settings), federation, seed=3, out=tmp_path / "few")
-    fit(OneShot(**settings), federation, seed=3, out=tmp_path / "one")
+    runs = {
+        "finetuned": FewShot(**settings, finetune_iterations=4),
+        "few": FewShot(**settings),
+        "one": OneShot(**settings),
+    }
+    for name, method in runs.items():
+        fit(method, federation, seed=3, out=tmp_path / name)
     for party in ("bank", "shop1", "shop2"):
-        then, alone = (
-            load_file(tmp_path / way / "model.safetensors") for way in (f"few/{party}/one-shot", f"one/{party}")
-        )
-        assert then.keys() == alone.keys()
-        assert all(torch.equal(then[name], alone[name]) for name in then)
-        last = load_file(tmp_path / "few" / party / "model.safetensors")
-        assert not all(torch.equal(then[name], last[name]) for name in then)
+        for way, alone in (("one-shot", "one"), ("few-shot", "few")):
+            files = (tmp_path / "finetuned" / party / way, tmp_path / alone / party)
+            then, by_itself = (load_file(folder / "model.safetensors") for folder in files)
+            assert then.keys() == by_itself.keys()
+            assert all(torch.equal(then[name], by_itself[name]) for name in then)
+            assert len({(folder / "model.json").read_text() for folder in files}) == 1
+            last = load_file(tmp_path / "finetuned" / party / "model.safetensors")
+            assert not all(torch.equal(then[name], last[name]) for name in then)
+
+
+def test_where_labels_are_hidden_the_head_kept_of_a_milestone_is_the_one_it_was_scored_with(tmp_path: Path) -> None:
+    federation = small_federation(guests=2, host_features=False)
+    settings = {**SETTINGS, "guest_steps": 30, "label_epsilon": 3.0}
+    result = fit(FewShot(**settings), federation, seed=3, out=tmp_path)
+    head = PartyModel.load(tmp_path / "bank" / "one-shot").head
+    shops = [PartyModel.load(tmp_path / shop / "one-shot") for shop in ("shop1", "shop2")]
+    split = split_rows(federation)
+    parts = []
+    for shop, party in zip(shops, federation.guests, strict=True):
+        assert shop.preparation is not None
+        assert shop.encoder is not None
+        rows = shop.preparation.apply(party.table)[torch.from_numpy(split.parties[shop.name].test)]
+        parts.append(shop.encoder.eval()(rows))
+    assert isinstance(head, Head)
+    labels = torch.from_numpy(split.label[split.parties["bank"].test])
+    right = (head.eval()(parts).argmax(dim=1) == labels).float().mean().item()
+    (milestone,) = result.milestones
+    assert right == pytest.approx(milestone.metrics["accuracy"])
 
 
 def test_the_second_training_may_have_a_length_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +123,9 @@ def test_the_second_training_may_have_a_length_of_its_own(monkeypatch: pytest.Mo
     monkeypatch.setattr(one_shot, "semi_supervised", remembered)
     federation = small_federation(guests=2)  # the bank has columns too
     fit(FewShot(guest_steps=3, steps_again=2, host_epochs=1), federation)
+    assert sorted(lessons) == [2, 2, 2, 3, 3, 3]
+    lessons.clear()
+    fit(make_method("few-shot", {"guest_steps": "3", "steps_again": "2", "host_epochs": "1"}), federation)
     assert sorted(lessons) == [2, 2, 2, 3, 3, 3]
     lessons.clear()
     fit(FewShot(guest_steps=3, host_epochs=1), federation)

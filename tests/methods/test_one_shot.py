@@ -213,13 +213,24 @@ def test_every_setting_of_semi_supervised_learning_reaches_it(lessons: list) -> 
         threshold="fixed",
         align="uniform",
         labelled_views="both",
+        mixed_views=True,
         temperature=0.5,
         ema=0.9,
         learning_rate=0.02,
         weight_decay=1e-3,
     )
     fit(method, small_federation())
-    names = {"batch_size", "mu", "lambda_u", "threshold", "align", "labelled_views", "temperature", "ema"}
+    names = {
+        "batch_size",
+        "mu",
+        "lambda_u",
+        "threshold",
+        "align",
+        "labelled_views",
+        "mixed_views",
+        "temperature",
+        "ema",
+    }
     names |= {"learning_rate", "weight_decay"}
     assert len(lessons) == 2
     for lesson in lessons:

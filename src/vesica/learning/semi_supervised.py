@@ -19,10 +19,10 @@ from vesica.learning.recording import compiled, keep_layout, mixed_precision, re
 from vesica.learning.resume import Resume, Stateful, Straight
 from vesica.learning.training import Stopping, evaluate
 from vesica.metrics import Task
-from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch
+from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch, mixed
 
 Threshold = Literal["fixed", "adaptive"]
-Align = Literal["none", "uniform", "labels"]
+Align = Literal["none", "uniform", "labels", "left"]
 LabelledViews = Literal["weak", "both"]
 
 LOOK_EVERY = 100  # steps between two looks at validation rows, and between two checkpoints
@@ -69,6 +69,7 @@ def semi_supervised(
     threshold: Threshold = "fixed",
     align: Align = "none",
     labelled_views: LabelledViews = "weak",
+    mixed_views: bool = False,
     temperature: float = 1.0,
     ema: float = 0.999,
     learning_rate: float = 0.03,
@@ -83,7 +84,8 @@ def semi_supervised(
     `labelled` and `unlabelled` are positions in `inputs`, `labels` go with `labelled`. A step draws `batch_size`
     labelled rows and `mu` times as many unlabelled ones, with replacement, so that any number of them will do;
     without unlabelled rows it is supervised training. FixMatch shows the model weak views of the labelled rows;
-    `labelled_views` "both" adds strong ones, against learning few labels by heart. `ema` 0 gives the last weights.
+    `labelled_views` "both" adds strong ones, against learning few labels by heart; with `mixed_views` a strong view of
+    an unlabelled image is a mixture of two, and so is its label. `ema` 0 gives the last weights.
     With `stopping` the averaged weights that were best on its rows are given back, looked at every hundred steps (or
     a two-hundredth of all, in a longer run). On a GPU the step is compiled, recorded, and in bfloat16 where that is
     safe. Parties that `meet` train side by side, each to what it would come to alone.
@@ -103,7 +105,7 @@ def semi_supervised(
     best = Stopping({"model": average.module}, patience=stopping.patience if stopping else 0)
     if stopping:
         parts["best"] = best
-    losses = compiled(Losses(model, objective, views, labelled=labelled_views), device)
+    losses = compiled(Losses(model, objective, views, labelled=labelled_views, mixed_views=mixed_views), device)
     rate = torch.zeros((), device=device)  # a tensor, so that a recorded step sees it change
 
     def step() -> None:
@@ -148,11 +150,14 @@ def cosine(done: float) -> float:
 class Losses:
     """The loss of labelled rows and that of others, each with views of its own."""
 
-    def __init__(self, model: nn.Module, objective: FixMatch, views: Views, *, labelled: LabelledViews) -> None:
+    def __init__(
+        self, model: nn.Module, objective: FixMatch, views: Views, *, labelled: LabelledViews, mixed_views: bool
+    ) -> None:
         self._model = model
         self._objective = objective
         self._views = views
         self._labelled = labelled
+        self._mixed = mixed_views
         self._mixes_rows = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
 
     def __call__(self, rows: Tensor, labels: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
@@ -164,6 +169,10 @@ class Losses:
             if not len(others):
                 return functional.cross_entropy(self._logits(rows), labels), torch.zeros((), device=rows.device)
             weak, strong = self._views.both(others)
+            own = None
+            if self._mixed and others.ndim == 4:  # codes of categories cannot be mixed
+                own = 0.5 + torch.rand(len(others), device=others.device) / 2
+                strong = mixed(strong, own)
             sizes = [len(rows), len(strong), len(weak)]
             if self._mixes_rows:  # one pass, so that batch norm sees one distribution and not three
                 of_rows, of_strong, of_weak = self._logits(torch.cat([rows, strong, weak])).split(sizes)
@@ -171,7 +180,7 @@ class Losses:
                 of_rows, of_strong = self._logits(torch.cat([rows, strong])).split(sizes[:2])
                 with torch.no_grad():
                     of_weak = self._logits(weak)
-            return functional.cross_entropy(of_rows, labels), self._objective(of_weak, of_strong)
+            return functional.cross_entropy(of_rows, labels), self._objective(of_weak, of_strong, own)
 
     def _logits(self, rows: Tensor) -> Tensor:
         if rows.ndim == 4:
@@ -187,17 +196,18 @@ def _draw(positions: Tensor, count: int) -> Tensor:
 
 
 def _alignment(align: Align, labels: Tensor, *, classes: int, unlabelled: int) -> Alignment | None:
-    """Towards the classes of the unlabelled rows: as the labelled ones have them, or what those leave of equal classes.
+    """Towards the classes that the unlabelled rows should have.
 
-    That matters where many rows of the easier classes have got labels, as in few-shot: the others are of the rest.
+    Equally many of each, or as the labelled rows have them, or what the labelled rows leave of equally many: where many
+    rows of some classes have got labels, as in few-shot, fewer of the others are of these. A class of which too many
+    have one keeps a hundredth of its share.
     """
     if align == "none":
         return None
     often = torch.bincount(labels, minlength=classes).float()
-    if align == "labels":
-        return Alignment(often)
     left = (len(labels) + unlabelled) / classes - often
-    return Alignment(left.clamp(min=0.01 * unlabelled / classes))
+    targets = {"uniform": torch.ones(classes), "labels": often, "left": left.clamp(min=0.01 * unlabelled / classes)}
+    return Alignment(targets[align])
 
 
 def _optimiser(model: nn.Module, *, momentum: float, weight_decay: float) -> torch.optim.Optimizer:

@@ -73,6 +73,7 @@ class OneShot:
     threshold: Threshold = "adaptive"
     align: Align = "none"
     labelled_views: LabelledViews = "weak"
+    mixed_views: bool = False  # strong views of unlabelled images, two in one (mixup); tables have none
     strong_chance: float = 0.5  # of each of the two operations of a strong view to be applied; tables have none
     temperature: float = 1.0
     ema: float = 0.999
@@ -205,7 +206,7 @@ class OneShot:
             resume=me.resumable("warm-up"),
         )
 
-    def learn(self, me: Party, known: Labelled, *, step: str, steps: int | None = None) -> nn.Module:
+    def learn(self, me: Party, known: Labelled, *, step: str, steps: int = 0) -> nn.Module:
         """Semi-supervised learning of this party's encoder, from the rows it has labels for and all its others."""
         assert me.encoder is not None
         assert me.encoder_spec is not None
@@ -222,13 +223,14 @@ class OneShot:
             unlabelled=everything[~torch.isin(everything, known.rows)],
             classes=me.task.outputs,
             views=views_of(me.encoder_spec.schema, me.inputs[everything], chance=self.strong_chance),
-            steps=self.guest_steps if steps is None else steps,
+            steps=steps or self.guest_steps,
             batch_size=self.batch_size,
             mu=self.mu,
             lambda_u=self.lambda_u,
             threshold=self.threshold,
             align=self.align,
             labelled_views=self.labelled_views,
+            mixed_views=self.mixed_views,
             temperature=self.temperature,
             ema=self.ema,
             learning_rate=self.learning_rate,
@@ -284,7 +286,7 @@ class FewShot(OneShot):
 
     guest_patience: int = 8  # t is chosen on the validation rows: the guests must not have learned their labels
     thresholds: tuple[float, ...] = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # t is chosen of these, on the validation rows
-    steps_again: int | None = None  # of the second local training; None: as many as the first one's
+    steps_again: int = 0  # of the second local training; 0: as many as the first one's
     finetune_iterations: int = 0  # batches, rounded up to whole epochs
     finetune_learning_rate: float = 1e-4
 

@@ -8,12 +8,14 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
+from vesica.models.resnet import convolution
+
 
 class QuickCNN(nn.Module):
     """A stem, then a stage a width: a convolution, pooled before it is normalised, and another with a shortcut.
 
-    Normalised and activated once more, the mean over the image and a linear layer give the `outputs`. (The largest
-    value over the image, as in the networks it is after, makes the steps of plain SGD diverge at a tenth of the rate.)
+    Normalised and activated once more, the mean over the image and a linear layer give the `outputs`: unlike the
+    largest value over the image, which the networks it is after take, the mean is small enough for plain SGD.
     """
 
     def __init__(
@@ -27,7 +29,7 @@ class QuickCNN(nn.Module):
         super().__init__()
         first = widths[0] // 2
         self.normalise = normalise or nn.Identity()
-        self.stem = nn.Sequential(_convolution(channels, first), *_activation(first))
+        self.stem = nn.Sequential(convolution(channels, first), *_activation(first))
         self.stages = nn.Sequential(*(Stage(inputs, width) for inputs, width in pairwise((first, *widths))))
         last = widths[-1]
         self.output = nn.Sequential(*_activation(last), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(last, outputs))
@@ -49,9 +51,9 @@ class Stage(nn.Module):
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         self.narrow = nn.Sequential(
-            _convolution(inputs, outputs), nn.MaxPool2d(2, ceil_mode=True), *_activation(outputs)
+            convolution(inputs, outputs), nn.MaxPool2d(2, ceil_mode=True), *_activation(outputs)
         )
-        self.residual = nn.Sequential(_convolution(outputs, outputs), *_activation(outputs))
+        self.residual = nn.Sequential(convolution(outputs, outputs), *_activation(outputs))
 
     def forward(self, images: Tensor) -> Tensor:
         narrowed: Tensor = self.narrow(images)
@@ -61,9 +63,3 @@ class Stage(nn.Module):
 
 def _activation(channels: int) -> tuple[nn.Module, nn.Module]:
     return nn.BatchNorm2d(channels), nn.GELU()
-
-
-def _convolution(inputs: int, outputs: int) -> nn.Conv2d:
-    convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
-    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
-    return convolution

@@ -16,7 +16,7 @@ class ResNet18(nn.Module):
         super().__init__()
         self.normalise = normalise or nn.Identity()
         self.bottom = nn.Sequential(
-            _convolution(channels, 64, 1), nn.BatchNorm2d(64), nn.ReLU(), Block(64, 64), Block(64, 64)
+            convolution(channels, 64, 1), nn.BatchNorm2d(64), nn.ReLU(), Block(64, 64), Block(64, 64)
         )
         self.top = nn.Sequential(
             *_stage(64, 128),
@@ -39,10 +39,10 @@ class Block(nn.Module):
     def __init__(self, inputs: int, outputs: int, *, stride: int = 1) -> None:
         super().__init__()
         self.residual = nn.Sequential(
-            _convolution(inputs, outputs, stride),
+            convolution(inputs, outputs, stride),
             nn.BatchNorm2d(outputs),
             nn.ReLU(),
-            _convolution(outputs, outputs, 1),
+            convolution(outputs, outputs, 1),
             nn.BatchNorm2d(outputs),
         )
         self.shortcut = nn.Identity() if inputs == outputs else _projection(inputs, outputs, stride)
@@ -61,7 +61,7 @@ def _projection(inputs: int, outputs: int, stride: int) -> nn.Module:
     return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
 
-def _convolution(inputs: int, outputs: int, stride: int) -> nn.Conv2d:
-    convolution = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
-    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
-    return convolution
+def convolution(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
+    made = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+    nn.init.kaiming_normal_(made.weight, mode="fan_out", nonlinearity="relu")
+    return made

@@ -36,7 +36,11 @@ def test_a_run_by_post_comes_to_what_a_simulation_gives(name: str, tmp_path: Pat
     assert [reached.metrics for reached in result.milestones] == [reached.metrics for reached in simulated.milestones]
     for party, desk in town.desks.items():
         ours, theirs = desk.run("first") / party, tmp_path / "out" / party
-        assert (ours / "model.safetensors").read_bytes() == (theirs / "model.safetensors").read_bytes()
+        models = [
+            {str(path.relative_to(of)): path.read_bytes() for path in of.rglob("model.*")} for of in (ours, theirs)
+        ]
+        assert models[0] == models[1]
+        assert len(models[0]) == 2 * (1 + len(result.milestones))
         assert messages_in(ours) == messages_in(theirs)
 
 
