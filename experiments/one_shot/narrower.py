@@ -62,10 +62,14 @@ def lines_of(case: Case, runs: Path, *, data_dir: Path | None, device: str) -> I
 
 
 def finished(cases: Sequence[Case], runs: Path) -> list[Case]:
-    """Those of one-shot and few-shot that have been run."""
-    found = [c for c in cases if isinstance(c.method, OneShot) and (runs / c.folder / "result.json").exists()]
+    """Those of one-shot and few-shot that have been run; the others are named."""
+    possible = [case for case in cases if isinstance(case.method, OneShot)]
+    found = [case for case in possible if (runs / case.folder / "result.json").exists()]
     if not found:
         raise InputError(f"{runs} has no finished run of one-shot or few-shot: run the recipe with --out {runs} first")
+    for case in possible:
+        if case not in found:
+            print(f"left out, since it has not been run: {case.title}", file=sys.stderr)
     return found
 
 

@@ -229,7 +229,9 @@ def test_a_run_told_again_in_narrower_values_is_the_same_run_with_fewer_bytes(tm
         assert str(tmp_path) not in json.dumps(line)
 
 
-def test_what_has_not_been_run_or_is_no_one_shot_cannot_be_told_again(tmp_path: Path) -> None:
+def test_what_has_not_been_run_or_is_no_one_shot_cannot_be_told_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     other = Case(SplitNN(), "credit-two-guests")
     (tmp_path / other.folder).mkdir()
     (tmp_path / other.folder / "result.json").write_text("{}")
@@ -240,3 +242,4 @@ def test_what_has_not_been_run_or_is_no_one_shot_cannot_be_told_again(tmp_path: 
     (tmp_path / run.folder).mkdir()
     (tmp_path / run.folder / "result.json").write_text("{}")
     assert script("narrower").finished([*given, run], tmp_path) == [run]
+    assert capsys.readouterr().err == f"left out, since it has not been run: {given[0].title}\n"

@@ -14,6 +14,7 @@ from vesica.errors import InputError
 from vesica.learning.resume import Stateful
 from vesica.learning.semi_supervised import cosine, semi_supervised
 from vesica.models import CNN0, MLP, EncoderSpec, TabularEncoder
+from vesica.objectives import FixMatch
 from vesica.protocol.resumable import pack, unpack
 from vesica.schema import ImageSchema, TableSchema
 
@@ -395,8 +396,11 @@ class OneBatch(nn.Module):
 
 
 @pytest.mark.parametrize("mixed_views", [False, True])
-def test_only_strong_views_of_unlabelled_images_are_mixed(mixed_views: bool) -> None:
-    """Every image is of one colour of its own, so that a mixture of two is of neither's."""
+def test_only_strong_views_of_unlabelled_images_are_mixed(mixed_views: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every image is of one colour of its own, so that a mixture of two is of neither's; the loss is told the parts."""
+    told: list[Any] = []
+    forward = FixMatch.forward
+    monkeypatch.setattr(FixMatch, "forward", lambda *given: (told.append(given[3]), forward(*given))[1])
     images = (torch.arange(40.0) ** 2).view(40, 1, 1, 1).expand(40, 2, 2, 2).contiguous()
     model = OneBatch()
     rows, steps = torch.arange(40), {"steps": 1, "batch_size": 4, "mu": 3, "mixed_views": mixed_views}
@@ -408,11 +412,13 @@ def test_only_strong_views_of_unlabelled_images_are_mixed(mixed_views: bool) -> 
     assert set(labelled.tolist()) | set(weak.tolist()) <= set(images[:, 0, 0, 0].tolist())
     if not mixed_views:
         assert torch.equal(strong, weak)
+        assert told == [None]
         return
     own = (strong - weak.roll(1)) / (weak - weak.roll(1))
     differ = weak != weak.roll(1)
-    assert bool(((own[differ] >= 0.5 - 1e-4) & (own[differ] <= 1)).all())
+    assert bool(((own[differ] >= 0.5 - 1e-4) & (own[differ] <= 1 + 1e-4)).all())
     assert len(set(own[differ].tolist())) > 6
+    torch.testing.assert_close(told[0][differ], own[differ], atol=1e-4, rtol=0)
 
 
 def test_rows_of_a_table_are_never_mixed() -> None:

@@ -230,8 +230,9 @@ def test_every_setting_of_semi_supervised_learning_reaches_it(lessons: list) -> 
         "mixed_views",
         "temperature",
         "ema",
+        "learning_rate",
+        "weight_decay",
     }
-    names |= {"learning_rate", "weight_decay"}
     assert len(lessons) == 2
     for lesson in lessons:
         assert lesson["steps"] == 3

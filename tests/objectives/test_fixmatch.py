@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch, mixed, unlabelled_loss
+from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch, mixture, unlabelled_loss
 
 
 def logits(rows: int = 20, classes: int = 3, *, seed: int = 0) -> Tensor:
@@ -53,7 +53,7 @@ def test_the_loss_of_a_mixture_is_that_of_both_its_rows_by_their_parts() -> None
 
 def test_a_mixture_is_of_a_view_and_the_one_before() -> None:
     views = torch.tensor([0.0, 1.0, 4.0]).view(3, 1, 1, 1).expand(3, 2, 2, 2)
-    together = mixed(views, torch.tensor([1.0, 0.75, 0.5]))
+    together = mixture(views, torch.tensor([1.0, 0.75, 0.5]))
     assert together.shape == views.shape
     assert together[:, 0, 0, 0].tolist() == [0.0, 0.75, 2.5]
     assert torch.equal(together[:, 1, 1, 0], together[:, 0, 0, 1])

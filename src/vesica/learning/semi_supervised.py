@@ -19,7 +19,7 @@ from vesica.learning.recording import compiled, keep_layout, mixed_precision, re
 from vesica.learning.resume import Resume, Stateful, Straight
 from vesica.learning.training import Stopping, evaluate
 from vesica.metrics import Task
-from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch, mixed
+from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch, mixture
 
 Threshold = Literal["fixed", "adaptive"]
 Align = Literal["none", "uniform", "labels", "left"]
@@ -172,7 +172,7 @@ class Losses:
             own = None
             if self._mixed and others.ndim == 4:  # codes of categories cannot be mixed
                 own = 0.5 + torch.rand(len(others), device=others.device) / 2
-                strong = mixed(strong, own)
+                strong = mixture(strong, own)
             sizes = [len(rows), len(strong), len(weak)]
             if self._mixes_rows:  # one pass, so that batch norm sees one distribution and not three
                 of_rows, of_strong, of_weak = self._logits(torch.cat([rows, strong, weak])).split(sizes)

@@ -81,7 +81,7 @@ class FixMatch(nn.Module):
         self.alignment = alignment or nn.Identity()
 
     def forward(self, weak_logits: Tensor, strong_logits: Tensor, own: Tensor | None = None) -> Tensor:
-        """The mean loss of the rows; `own`, (rows,), where each strong view is `mixed` with that of the row before."""
+        """The mean loss of the rows; `own`, (rows,), where each strong view is a mixture."""
         probabilities: Tensor = self.alignment((weak_logits.detach().float() / self.temperature).softmax(dim=1))
         confident: Tensor = self.threshold(probabilities)
         labels = probabilities.argmax(dim=1)
@@ -91,7 +91,7 @@ class FixMatch(nn.Module):
         return loss + unlabelled_loss(strong_logits, labels.roll(1), confident=confident.roll(1) * (1 - own))
 
 
-def mixed(views: Tensor, own: Tensor) -> Tensor:
+def mixture(views: Tensor, own: Tensor) -> Tensor:
     """Each view a mixture with that of the row before, of which `own`, (rows,), is its own part (Zhang et al., 2018).
 
     Whoever must name both of two rows in a mixture is less sure of either: a network that learns from labels of its own
