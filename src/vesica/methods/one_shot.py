@@ -352,7 +352,7 @@ class FewShot(OneShot):
         self.settle(me, reached)
 
     def learn_again(self, me: Party, known: Labelled) -> None:
-        """Algorithm 2, line 13: the second local training."""
+        """Algorithm 2, lines 14-19: the second local training."""
         self.learn(me, known, step="semi-supervised-again", steps=self.steps_again)
 
     def finetune(self, me: Host, head: Head, parts: list[Tensor], *, labels: Tensor) -> None:
