@@ -24,8 +24,8 @@ from vesica.experiment.post import read_common
 from vesica.experiment.post_alignment import PostedAlignment
 
 Vesica = Callable[..., Answer]
-BANK = "name,born,x,default\nAnn ,1980,1,0\nBob,1990,2,1\nCid,1970,3,0\nNA,1960,4,1\n"
-SHOP = "who,year,y\nbob,1990,5\n ann,1980,6\ncid,1971,7\ndora,1950,8\n"
+BANK = "name,born,x,default\nAnn ,1980,1,0\nBartholomew,1990,2,1\nCid,1970,3,0\nNA,1960,4,1\n"
+SHOP = "who,year,y\nbartholomew,1990,5\n ann,1980,6\ncid,1971,7\ndora,1950,8\n"
 FEDERATION = """metric = "auc"
 [host]
 name = "bank"
@@ -88,7 +88,7 @@ def align(
     for thread in threads:
         thread.join(120)
     for content in postman.carried.values():
-        assert b"bob" not in content.lower()
+        assert b"bartholomew" not in content.lower()
     return found
 
 
@@ -102,7 +102,7 @@ def test_several_keys_meet_by_the_rules_and_stay_as_each_party_writes_them(desks
     bank, shop = (Path(f"{name}-common.csv").read_text().splitlines() for name in ("bank", "shop"))
     assert (bank[0], shop[0]) == ("name,born", "who,year")
     pairs = list(zip(bank[1:], shop[1:], strict=True))
-    assert sorted(pairs) == [("Ann ,1980", " ann,1980"), ("Bob,1990", "bob,1990")]
+    assert sorted(pairs) == [("Ann ,1980", " ann,1980"), ("Bartholomew,1990", "bartholomew,1990")]
 
 
 def test_what_was_aligned_by_rules_can_be_trained(desks: dict[str, DeskFolder]) -> None:
@@ -111,7 +111,7 @@ def test_what_was_aligned_by_rules_can_be_trained(desks: dict[str, DeskFolder]) 
     align(desks, both(Alignment(Rules(trim=True, case="lower"))))
     federation = Path("federation.toml")
     known = {name: read_common(Path(f"{name}-common.csv"), federation, name) for name in desks}
-    assert sorted(known["bank"]) == sorted(known["shop"]) == ['["ann", "1980"]', '["bob", "1990"]']
+    assert sorted(known["bank"]) == sorted(known["shop"]) == ['["ann", "1980"]', '["bartholomew", "1990"]']
     for name, common in known.items():
         members = read_membership(federation, name, common=common)
         mine = next(party for party in members.parties if party.name == name)
