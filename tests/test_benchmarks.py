@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from benchmarks import __main__ as benchmarks
+from benchmarks import kernels
 
 
 def figures(machine: str, **costs: float) -> dict[str, Any]:
@@ -40,3 +41,26 @@ def test_a_file_of_something_else_is_refused_before_anything_is_measured(
     with pytest.raises(SystemExit) as ended:
         benchmarks.main()
     assert ended.value.code == 2
+
+
+def test_kernels_are_summed_by_what_they_are_for() -> None:
+    found = [
+        ("sm90_xmma_wgrad_implicit_gemm", 30.0),
+        ("sm90_xmma_wgrad_implicit_gemm", 50.0),
+        ("triton_red_fused__native_batch_norm_backward", 10.0),
+        ("Memset (Device)", 2.0),
+    ]
+    assert kernels.summed(found, steps=2) == {
+        "gradients of weights": {"kernels": 1.0, "microseconds": 40.0},
+        "batch norm and activations": {"kernels": 0.5, "microseconds": 5.0},
+        "everything else": {"kernels": 0.5, "microseconds": 1.0},
+    }
+
+
+def test_without_a_gpu_the_profile_says_so_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kernels"])
+    monkeypatch.setattr(kernels.torch.cuda, "is_available", lambda: False)
+    assert kernels.main() == 2
+    assert capsys.readouterr().err.count("\n") == 1

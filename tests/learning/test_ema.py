@@ -21,8 +21,8 @@ def test_weights_and_buffers_follow_the_formula_with_a_warm_up() -> None:
             model[0].weight.add_(1.0)
         model(torch.randn(8, 2))
         average.update()
-        decay = min(0.3, (1 + update) / (10 + update))
         for name, value in model.state_dict().items():
+            decay = min(0.9 if "running" in name else 0.3, (1 + update) / (10 + update))
             mixed = decay * expected[name] + (1 - decay) * value
             expected[name] = mixed if value.is_floating_point() else value.clone()
     for name, value in average.module.state_dict().items():
@@ -43,12 +43,17 @@ def test_the_warm_up_ends_at_the_decay() -> None:
     assert average.module.weight.item() == pytest.approx(1 - left)
 
 
-def test_a_decay_of_0_is_the_last_weights() -> None:
+def test_a_decay_of_0_is_the_last_weights_with_statistics_of_more_than_the_last_batch() -> None:
     model = network()
     average = MovingAverage(model, decay=0.0)
     nn.init.constant_(model[0].weight, 4.0)
-    average.update()
+    means = []
+    for update in range(100):
+        model[1].running_mean.fill_(float(update % 2))  # as batch norm of a momentum of 1 may leave them
+        average.update()
+        means.append(average.module[1].running_mean.mean().item())
     assert torch.equal(average.module[0].weight, model[0].weight)
+    assert 0.4 < min(means[-10:]) < max(means[-10:]) < 0.6
 
 
 def test_the_average_is_a_copy_that_does_not_train() -> None:

@@ -14,6 +14,7 @@ from torch.nn import functional
 from vesica.errors import InputError, nearest
 from vesica.learning.beside import Beside, side_by_side
 from vesica.learning.ema import MovingAverage
+from vesica.learning.labeller import labelling
 from vesica.learning.meeting import Meet, alone
 from vesica.learning.recording import compiled, keep_layout, mixed_precision, recorded
 from vesica.learning.resume import Resume, Stateful, Straight
@@ -105,35 +106,38 @@ def semi_supervised(
     best = Stopping({"model": average.module}, patience=stopping.patience if stopping else 0)
     if stopping:
         parts["best"] = best
-    losses = compiled(Losses(model, objective, views, labelled=labelled_views, mixed_views=mixed_views), device)
     rate = torch.zeros((), device=device)  # a tensor, so that a recorded step sees it change
-
-    def step() -> None:
-        some, others = _draw(labelled, batch_size), unlabelled[_draw(unlabelled, mu * batch_size)]
-        supervised, unsupervised = losses(inputs[labelled[some]], labels[some], inputs[others])
-        optimiser.zero_grad()
-        (supervised + lambda_u * unsupervised).backward()
-        optimiser.step()
-        average.update()
-
-    advance = recorded(step, device)
     stride = max(LOOK_EVERY, math.ceil(steps / MOST_LOOKS))
+    with labelling(model) as labeller:
+        losses = compiled(
+            Losses(model, labeller, objective, views, labelled=labelled_views, mixed_views=mixed_views), device
+        )
 
-    def course() -> Iterator[None]:
-        model.train()
-        for position in (resume or Straight()).steps(math.ceil(steps / stride), parts):
-            _set_rate(optimiser, rate)  # a restored optimiser comes with one of its own
-            for count in range(position * stride, min((position + 1) * stride, steps)):
-                rate.fill_(learning_rate * cosine(count / steps))
-                advance()
-                yield
-            if stopping:
-                best.judge(stopping.look(average.module, inputs))
-                if best.stop:
-                    break
+        def step() -> None:
+            some, others = _draw(labelled, batch_size), unlabelled[_draw(unlabelled, mu * batch_size)]
+            supervised, unsupervised = losses(inputs[labelled[some]], labels[some], inputs[others])
+            optimiser.zero_grad()
+            (supervised + lambda_u * unsupervised).backward()
+            optimiser.step()
+            average.update()
 
-    beside = Beside(course(), device)
-    meet(beside, side_by_side)
+        advance = recorded(step, device)
+
+        def course() -> Iterator[None]:
+            model.train()
+            for position in (resume or Straight()).steps(math.ceil(steps / stride), parts):
+                _set_rate(optimiser, rate)  # a restored optimiser comes with one of its own
+                for count in range(position * stride, min((position + 1) * stride, steps)):
+                    rate.fill_(learning_rate * cosine(count / steps))
+                    advance()
+                    yield
+                if stopping:
+                    best.judge(stopping.look(average.module, inputs))
+                    if best.stop:
+                        break
+
+        beside = Beside(course(), device)
+        meet(beside, side_by_side)
     beside.draws.go_on()
     best.restore_best()
     model.load_state_dict(average.module.state_dict())
@@ -151,14 +155,21 @@ class Losses:
     """The loss of labelled rows and that of others, each with views of its own."""
 
     def __init__(
-        self, model: nn.Module, objective: FixMatch, views: Views, *, labelled: LabelledViews, mixed_views: bool
+        self,
+        model: nn.Module,
+        labeller: nn.Module,
+        objective: FixMatch,
+        views: Views,
+        *,
+        labelled: LabelledViews,
+        mixed_views: bool,
     ) -> None:
         self._model = model
+        self._labeller = labeller
         self._objective = objective
         self._views = views
         self._labelled = labelled
         self._mixed = mixed_views
-        self._mixes_rows = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
 
     def __call__(self, rows: Tensor, labels: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
         with mixed_precision(rows.device):
@@ -167,26 +178,24 @@ class Losses:
             else:
                 rows = self._views.weak(rows)
             if not len(others):
-                return functional.cross_entropy(self._logits(rows), labels), torch.zeros((), device=rows.device)
+                return functional.cross_entropy(_logits(self._model, rows), labels), torch.zeros((), device=rows.device)
             weak, strong = self._views.both(others)
             own = None
             if self._mixed and others.ndim == 4:  # codes of categories cannot be mixed
                 own = 0.5 + torch.rand(len(others), device=others.device) / 2
                 strong = mixture(strong, own)
-            sizes = [len(rows), len(strong), len(weak)]
-            if self._mixes_rows:  # one pass, so that batch norm sees one distribution and not three
-                of_rows, of_strong, of_weak = self._logits(torch.cat([rows, strong, weak])).split(sizes)
-            else:  # the weak views only make labels: no gradient goes through them
-                of_rows, of_strong = self._logits(torch.cat([rows, strong])).split(sizes[:2])
-                with torch.no_grad():
-                    of_weak = self._logits(weak)
+            together = torch.cat([rows, strong])  # so that batch norm sees one distribution and not two
+            of_rows, of_strong = _logits(self._model, together).split([len(rows), len(strong)])
+            with torch.no_grad():
+                of_weak = _logits(self._labeller, weak)
             return functional.cross_entropy(of_rows, labels), self._objective(of_weak, of_strong, own)
 
-    def _logits(self, rows: Tensor) -> Tensor:
-        if rows.ndim == 4:
-            rows = rows.contiguous(memory_format=torch.channels_last)
-        logits: Tensor = self._model(rows)
-        return logits
+
+def _logits(model: nn.Module, rows: Tensor) -> Tensor:
+    if rows.ndim == 4:
+        rows = rows.contiguous(memory_format=torch.channels_last)
+    logits: Tensor = model(rows)
+    return logits
 
 
 def _draw(positions: Tensor, count: int) -> Tensor:

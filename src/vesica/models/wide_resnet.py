@@ -88,7 +88,7 @@ def _convolution(inputs: int, outputs: int, stride: int) -> nn.Conv2d:
 
 
 def _activation(channels: int) -> tuple[nn.Module, nn.Module]:
-    # FixMatch's batch-norm momentum of .001 needs thousands of steps; torch's .1 also suits short runs.
+    # FixMatch's batch-norm momentum of .001 needs thousands of steps; torch's .1 also suits short runs end to end.
     return nn.BatchNorm2d(channels), nn.LeakyReLU(SLOPE)
 
 
