@@ -18,7 +18,7 @@ from vesica.protocol.resumable import pack, unpack
 from vesica.schema import ImageSchema, TableSchema
 
 COLUMNS, DIM = 12, 6
-KINDS = ("simsiam", "byol", "moco", "scarf")
+KINDS = ("simsiam", "byol", "simclr", "moco", "scarf")
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA on this machine")
 
 
@@ -72,6 +72,15 @@ def test_rows_of_a_kind_come_nearer_to_each_other(ssl: str) -> None:
     before = neighbours(network())
     after = neighbours(fit(network(), ssl=ssl, steps=300))
     assert after > before + 0.05
+
+
+def test_what_is_drawn_after_a_training_goes_on_from_it() -> None:
+    after = []
+    for steps in (0, 3, 3):
+        fit(network(), steps=steps)
+        after.append(torch.rand(5))
+    assert not torch.equal(after[0], after[1])
+    assert torch.equal(after[1], after[2])
 
 
 @pytest.mark.parametrize("ssl", KINDS)
@@ -214,7 +223,7 @@ def test_few_rows_are_a_batch_of_them_all() -> None:
     assert encoder.passes == [3, 3, 3, 3]
 
 
-@pytest.mark.parametrize("ssl", ["simsiam", "moco", "scarf"])
+@pytest.mark.parametrize("ssl", ["simsiam", "simclr", "moco", "scarf"])
 def test_the_rate_falls_as_half_a_cosine_but_for_the_predictor(ssl: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rates: list[list[float]] = []
     apart: list[list[tuple[int, ...]]] = []

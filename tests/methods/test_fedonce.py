@@ -77,7 +77,7 @@ def test_a_guest_learns_from_unaligned_rows_too(monkeypatch: pytest.MonkeyPatch)
 def test_it_learns(representation: str, task: str) -> None:
     """Half of what decides the label is with the guest: the host alone cannot know it."""
     federation = small_federation(rows=400, keep=280, task=task)
-    method = FedOnce(representation=representation, guest_epochs=40, batch_size=32)  # type: ignore[arg-type]
+    method = FedOnce(representation=representation, guest_epochs=15, batch_size=32)  # type: ignore[arg-type]
     together, alone = fit(method, federation).metrics, fit(LocalOnly(), federation).metrics
     if task == "regression":
         assert together["rmse"] < 0.8 * alone["rmse"]

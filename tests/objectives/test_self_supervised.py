@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from vesica.objectives import MoCo, Scarf, SimSiam, info_nce, negative_cosine
+from vesica.objectives import MoCo, Scarf, SimCLR, SimSiam, info_nce, negative_cosine
 
 ROWS, DIM = 7, 5
 Array = npt.NDArray[np.float64]
@@ -104,6 +104,24 @@ def test_scarf_tells_each_row_by_its_corrupted_view_and_both_learn(temperature: 
     assert info_nce(clean, corrupted, temperature=temperature).item() == loss.item()
 
 
+def test_simclr_tells_each_view_its_counterpart_from_all_views_of_other_rows() -> None:
+    def by_hand(one: Array, two: Array) -> float:
+        views = [*one, *two]
+        total = 0.0
+        for i, view in enumerate(views):
+            others = [other for j, other in enumerate(views) if j != i]
+            total += told_apart(view, views[(i + ROWS) % (2 * ROWS)], others, 0.2)
+        return total / (2 * ROWS)
+
+    one, two = pair(0)
+    loss = SimCLR()((one, two), (one, two))
+    loss.backward()
+    first, second = arrays(one, two)
+    assert loss.item() == pytest.approx(by_hand(first, second), rel=1e-6)
+    agrees(one.grad, slope(lambda x: by_hand(x, second), one))
+    agrees(two.grad, slope(lambda x: by_hand(first, x), two))
+
+
 def test_scarf_has_a_temperature_of_1_and_moco_of_a_half_with_4096_keys() -> None:
     assert Scarf().temperature == 1.0
     assert MoCo(3).temperature == 0.5
@@ -178,14 +196,14 @@ def test_a_bank_goes_on_from_its_state() -> None:
     assert torch.equal(one.bank, two.bank)
 
 
-@pytest.mark.parametrize("objective", [SimSiam(), Scarf(), MoCo(DIM, size=10)])
+@pytest.mark.parametrize("objective", [SimSiam(), SimCLR(), Scarf(), MoCo(DIM, size=10)])
 def test_no_loss_waits_for_its_device(objective: torch.nn.Module) -> None:
     """A meta tensor has no values: whoever asks for one fails."""
     views = torch.empty(2, ROWS, DIM, device="meta").unbind()
     assert objective.to("meta")(views, views).device.type == "meta"
 
 
-@pytest.mark.parametrize("objective", [SimSiam(), Scarf(), MoCo(DIM, size=10)])
+@pytest.mark.parametrize("objective", [SimSiam(), SimCLR(), Scarf(), MoCo(DIM, size=10)])
 def test_narrow_numbers_are_compared_in_wide_ones(objective: torch.nn.Module) -> None:
     views = tuple(view.detach().bfloat16() for view in pair(0))
     assert objective(views, views).dtype == torch.float32

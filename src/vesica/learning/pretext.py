@@ -12,9 +12,9 @@ from vesica.learning.ema import MovingAverage
 from vesica.learning.recording import quick_precision
 from vesica.learning.resume import Stateful
 from vesica.models import MLP, Predictor, Projector
-from vesica.objectives import MoCo, Pair, Scarf, SimSiam
+from vesica.objectives import MoCo, Pair, Scarf, SimCLR, SimSiam
 
-SelfSupervision = Literal["simsiam", "byol", "moco", "scarf"]
+SelfSupervision = Literal["simsiam", "byol", "simclr", "moco", "scarf"]
 
 
 class Tower(nn.Module):
@@ -51,7 +51,7 @@ class Pretext(Tower):
         self.target = None if ema is None else MovingAverage(nn.Sequential(encoder, projector).train(), decay=ema)
 
     def forward(self, one: Tensor, two: Tensor, guides: Pair | None = None, *, gamma: float = 0.0) -> Tensor:
-        """The loss. Each view is a batch of its own to batch norm, as in the papers.
+        """The loss. Each view is a batch of its own to batch norm, as in FedHSSL.
 
         With `guides` each prediction is to agree with its own view's guide too, `gamma` times as much (FedHSSL, Eq. 4).
         """
@@ -103,12 +103,13 @@ def pretext(
             objective=Scarf(temperature=tau),
             ema=None,
         )
+    objective = SimCLR() if ssl == "simclr" else MoCo(width).to(device) if ssl == "moco" else SimSiam()
     return Pretext(
         encoder,
         Projector(dim, width).to(device),
-        predictor=nn.Identity() if ssl == "moco" else Predictor(width).to(device),
-        objective=MoCo(width).to(device) if ssl == "moco" else SimSiam(),
-        ema=None if ssl == "simsiam" else ema,
+        predictor=nn.Identity() if ssl in ("simclr", "moco") else Predictor(width).to(device),
+        objective=objective,
+        ema=ema if ssl in ("byol", "moco") else None,
     )
 
 

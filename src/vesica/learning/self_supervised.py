@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from vesica.errors import InputError
+from vesica.learning.beside import Beside, side_by_side
+from vesica.learning.meeting import Meet, alone
 from vesica.learning.pretext import Pretext, SelfSupervision, Tower, pretext
 from vesica.learning.recording import compiled, keep_layout, recorded
 from vesica.learning.resume import Resume, Stateful, Straight
@@ -41,14 +44,16 @@ def self_supervised(
     momentum: float = 0.9,
     weight_decay: float = 3e-5,
     resume: Resume | None = None,
+    meet: Meet = alone,
 ) -> None:
     """Train `encoder`, from rows of `inputs` to (rows, dim), so that two views of a row are alike.
 
-    `ssl` says what keeps them from being all alike: "simsiam", "byol" and "moco" as in FedHSSL, by SGD, or "scarf" as
-    in VFLHLP, by Adam; `usual_rate` is their rate. It falls as half a cosine, but for the predictor's, which stays.
-    `width` is that of the projections, dropped in the end. A step draws `batch_size` rows, each at most once, or all
-    where there are fewer. `tau` is the temperature of "scarf". On a GPU a step is compiled and recorded; there, and on
-    a CPU that has it, it multiplies in bfloat16.
+    `ssl` says what keeps them from being all alike: "simsiam", "byol" and "moco" as in FedHSSL, or "simclr", by SGD, or
+    "scarf" as in VFLHLP, by Adam; `usual_rate` is their rate. It falls as half a cosine, but for the predictor's, which
+    stays. `width` is that of the projections, dropped in the end. A step draws `batch_size` rows, each at most once, or
+    all where there are fewer. `tau` is the temperature of "scarf". On a GPU a step is compiled and recorded; there, and
+    on a CPU that has it, it multiplies in bfloat16. Parties that `meet` train side by side, each to what it would come
+    to alone.
     """
     _check(inputs, steps=steps, batch_size=batch_size)
     device = inputs.device
@@ -70,21 +75,28 @@ def self_supervised(
 
     advance = recorded(step, device)
     stride = max(CHECKPOINT_EVERY, math.ceil(steps / MOST_CHECKPOINTS))
-    for position in (resume or Straight()).steps(math.ceil(steps / stride), parts):
-        for count in range(position * stride, min((position + 1) * stride, steps)):
-            rates.set(half_cosine(count / steps))
-            advance()
+
+    def course() -> Iterator[None]:
+        for position in (resume or Straight()).steps(math.ceil(steps / stride), parts):
+            for count in range(position * stride, min((position + 1) * stride, steps)):
+                rates.set(half_cosine(count / steps))
+                advance()
+                yield
+
+    beside = Beside(course(), device)
+    meet(beside, side_by_side)
+    beside.draws.go_on()
     optimiser.zero_grad()
     encoder.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
 
 
 def usual_rate(ssl: SelfSupervision, batch_size: int) -> float:
-    """The papers': .05 for every 256 rows of a batch by SGD, .001 by Adam."""
+    """FedHSSL's and VFLHLP's: .05 for every 256 rows of a batch by SGD, .001 by Adam."""
     return 1e-3 if ssl == "scarf" else 0.05 * batch_size / 256
 
 
 def usual_corruption(ssl: SelfSupervision) -> float:
-    """The papers' share of a table's columns that a view has other values in."""
+    """FedHSSL's and VFLHLP's share of a table's columns that a view has other values in."""
     return 0.6 if ssl == "scarf" else 0.3
 
 

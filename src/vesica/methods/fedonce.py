@@ -29,7 +29,7 @@ from vesica.protocol.end_to_end import Augment, EndToEnd
 from vesica.protocol.party import Party
 
 Representation = Literal[
-    "nat", "pca", "filters", "simsiam", "byol", "moco", "scarf", "fixed", "codebook", "heuristic-nat"
+    "nat", "pca", "filters", "simsiam", "byol", "simclr", "moco", "scarf", "fixed", "codebook", "heuristic-nat"
 ]
 
 

@@ -29,7 +29,7 @@ from vesica.protocol import Guest, Host, Message
 from vesica.protocol.end_to_end import EndToEnd
 from vesica.protocol.party import Party
 
-WarmUp = Literal["none", "simsiam", "byol", "moco", "scarf"]
+WarmUp = Literal["none", "simsiam", "byol", "simclr", "moco", "scarf"]
 
 _WARM_UP_BATCH = 512
 _ROUNDING = 1e-4  # a narrow wire may lift a probability a little above 1
@@ -204,6 +204,7 @@ class OneShot:
             learning_rate=usual_rate(self.warm_up, _WARM_UP_BATCH),
             batch_size=_WARM_UP_BATCH,
             resume=me.resumable("warm-up"),
+            meet=me.conversation.meet,
         )
 
     def learn(self, me: Party, known: Labelled, *, step: str, steps: int = 0) -> nn.Module:

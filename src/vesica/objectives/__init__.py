@@ -2,7 +2,7 @@
 
 from vesica.objectives.fixmatch import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch, mixture, unlabelled_loss
 from vesica.objectives.nat import assign, assign_each, distance, points_on_sphere
-from vesica.objectives.self_supervised import MoCo, Pair, Scarf, SimSiam, info_nce, negative_cosine
+from vesica.objectives.self_supervised import MoCo, Pair, Scarf, SimCLR, SimSiam, info_nce, negative_cosine
 
 __all__ = [
     "AdaptiveThreshold",
@@ -12,6 +12,7 @@ __all__ = [
     "MoCo",
     "Pair",
     "Scarf",
+    "SimCLR",
     "SimSiam",
     "assign",
     "assign_each",

@@ -1,4 +1,4 @@
-"""Losses of two views of the same rows that need no labels: SimSiam's and BYOL's, MoCo's, and Scarf's.
+"""Losses of two views of the same rows that need no labels: SimSiam's and BYOL's, SimCLR's, MoCo's, and Scarf's.
 
 Each takes what the model makes of the two views and what it should be alike to, a pair each: (rows, dim).
 """
@@ -50,6 +50,21 @@ class Scarf(nn.Module):
 
     def forward(self, projections: Pair, others: Pair) -> Tensor:
         return info_nce(projections[0], others[1], temperature=self.temperature)
+
+
+class SimCLR(nn.Module):
+    """Each view is to be told its row's other view from all views of the other rows (Chen et al., 2020)."""
+
+    def __init__(self, *, temperature: float = 0.2) -> None:
+        super().__init__()
+        self.temperature = temperature
+
+    def forward(self, projections: Pair, others: Pair) -> Tensor:
+        views = _unit(torch.cat(projections))
+        alike = views @ views.T / self.temperature
+        itself = torch.eye(len(views), dtype=torch.bool, device=views.device)
+        counterparts = torch.arange(len(views), device=views.device).roll(len(views) // 2)
+        return functional.cross_entropy(alike.masked_fill(itself, -torch.inf), counterparts)
 
 
 class MoCo(nn.Module):
