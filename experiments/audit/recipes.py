@@ -22,7 +22,7 @@ def disclosure(seeds: int) -> Sequence[Case]:
 
 
 def disclosure_cifar(seeds: int) -> Sequence[Case]:
-    """The same on photographs, with the settings of one-shot's Table 1 but a short training of the guests."""
+    """The same on photographs, with most settings of one-shot's Table 1 as they were, and a short training."""
     settings = OneShot(
         guest_steps=4_000,
         guest_patience=0,

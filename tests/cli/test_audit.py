@@ -17,10 +17,12 @@ from vesica.experiment import fit
 DOCUMENT = Path(__file__).parents[2] / "docs" / "audit.md"
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    fit(quick("one-shot"), small_federation(), out=tmp_path / "run", keep_messages=True)
-    return tmp_path / "run"
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An audit only reads it."""
+    folder = tmp_path_factory.mktemp("audited") / "run"
+    fit(quick("one-shot"), small_federation(), out=folder, keep_messages=True)
+    return folder
 
 
 def test_the_commands_of_the_document_run(
@@ -73,7 +75,7 @@ def test_the_json_has_all_of_it(vesica: Callable[..., Any], run: Path, tmp_path:
         (["--sweep", "label_epsilon", "--out", "x"], "write --sweep FIELD=VALUE,VALUE"),
         (["--sweep", "label_epsilon=,", "--out", "x"], "there is no value to give label_epsilon"),
         (["--sweep", "label_epsilon=1", "--out", "x"], "was not made from a data set or a federation.toml"),
-        (["--shadows", "3"], "was not made from a data set or a federation.toml"),
+        (["--attack", "membership", "--shadows", "3"], "was not made from a data set or a federation.toml"),
     ],
 )
 def test_bad_input_is_one_sentence(

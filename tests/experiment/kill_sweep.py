@@ -1,7 +1,8 @@
 """Kills a run at a chosen moment, again and again, and takes it up each time. Run by test_resume.py.
 
-Usage: kill_sweep.py FOLDER WHAT GUESTS [METHOD]: prints a JSON line a moment. Every run is a process of its own,
-killed with SIGKILL from within, so that nothing of it is left but what it had written.
+Usage: kill_sweep.py: for each line `WHAT EVERY GUESTS METHOD FOLDER` of its input it prints a JSON line a moment, then
+an empty line, so that torch is imported once for many sweeps. EVERY is 1 for every moment, 2 for every second. Every
+run is a process of its own, killed with SIGKILL from within, so that nothing of it is left but what it had written.
 """
 
 import hashlib
@@ -18,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 
 import vesica.learning.private_training as private_training
+import vesica.learning.self_supervised as self_supervised
 import vesica.learning.semi_supervised as semi_supervised
 import vesica.protocol.journal as journal
 import vesica.protocol.resumable as resumable
@@ -45,7 +47,7 @@ METHODS["fedhssl"] = FedHSSL(**SSL, iso_representations=0.1, iso_gradients=0.1)
 METHODS["fedhssl-moco"] = FedHSSL(**SSL, ssl="moco", exchange="epoch", finetune_with="local")
 METHODS["fedhssl-late"] = FedHSSL(**SSL | {"pretrain_epochs": 3}, exchange="late")
 METHODS["fedhssl-counts"] = FedHSSL(**SSL, label_counts=(10, 20))
-METHODS["vflhlp"] = VFLHLP(host_epochs=3, host_patience=1, guest_steps=150, epochs=2, batch_size=16)
+METHODS["vflhlp"] = VFLHLP(host_epochs=3, host_patience=1, guest_steps=15, epochs=2, batch_size=16)
 METHODS["fedonce-heuristic"] = FedOnce(
     representation="heuristic-nat", epsilon=8.0, guest_epochs=6, host_epochs=2, batch_size=16
 )
@@ -145,13 +147,18 @@ def outcome(folder: Path) -> dict[str, str]:
     return found
 
 
-def main(root: Path, what: str, guests: int, name: str = "split-nn") -> None:
-    method, options = METHODS[name], OPTIONS.get(name, {})
+def make_repeatable() -> None:
+    """And short enough, yet with several checkpoints."""
     label_release.randomise = every_third_moved
     private_training.poisson_sample = partial(private_training.poisson_sample, entropy=from_the_seed)
     private_training.private_gradient = partial(private_training.private_gradient, entropy=from_the_seed)
     private_training.STEPS_A_POSITION = 3
     semi_supervised.LOOK_EVERY = 10  # so that even a short training has two checkpoints
+    self_supervised.CHECKPOINT_EVERY = 10
+
+
+def sweep(root: Path, what: str, every: int, guests: int, name: str) -> None:
+    method, options = METHODS[name], OPTIONS.get(name, {})
     federation = small_federation(guests=guests, rows=60)
 
     def run(out: Path) -> Callable[[], None]:
@@ -164,7 +171,7 @@ def main(root: Path, what: str, guests: int, name: str = "split-nn") -> None:
     import_what_is_needed_by(lambda: fit(method, federation, **options))
     assert in_a_process(run(root / "whole")) == 0
     expected = outcome(root / "whole")
-    for moment in range(1, 10_000):
+    for moment in range(1, 10_000, every):
         out = root / f"{what}-{moment}"
 
         def killed(out: Path = out, moment: int = moment) -> None:
@@ -180,4 +187,8 @@ def main(root: Path, what: str, guests: int, name: str = "split-nn") -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), *sys.argv[4:])
+    make_repeatable()
+    for line in sys.stdin:
+        what, every, guests, name, folder = line.rstrip("\n").split(" ", maxsplit=4)
+        sweep(Path(folder), what, int(every), int(guests), name)
+        print(flush=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
-from vesica.data import SCENARIOS, split_rows
+from vesica.data import SCENARIOS, scenario, split_rows
 from vesica.experiment.recipes import Case, find_recipe
 from vesica.experiment.tables import read_published
 from vesica.methods import FedCSSL, FedHSSL, FedLocalSSL, Linear, SplitNN, Trees, check_fields, name_of
@@ -23,6 +25,14 @@ SUBSETS = ("bhi", "fashion-mnist-halves", "fashion-mnist", "avazu")
 
 def cases(table: str) -> list[Case]:
     return list(find_recipe("fedhssl", table, experiments=FOLDER.parent).cases(2))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def read_once() -> Iterator[None]:
+    """Many cases have the same files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scenario, "load_dataset", lru_cache(maxsize=3)(scenario.load_dataset))
+        yield
 
 
 @pytest.mark.parametrize("table", TABLES)

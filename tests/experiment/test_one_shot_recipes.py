@@ -7,12 +7,13 @@ import importlib.util
 import json
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from vesica.data import SCENARIOS, make_federation, split_rows
+from vesica.data import SCENARIOS, make_federation, scenario, split_rows
 from vesica.errors import InputError
 from vesica.experiment import fit
 from vesica.experiment.recipes import Case, find_recipe, read_recipes
@@ -81,11 +82,15 @@ def test_table1_has_the_papers_kind_of_encoder_and_the_one_that_hold_out_images_
         ("quick-wide", "weak"): 8,
     }
     few_shot = {(case.overlap, case.encoder) for case in made if isinstance(case.method, FewShot)}
+    assert all(case.method.mixed_views for case in made if isinstance(case.method, FewShot))
     assert few_shot == {(overlap, encoder) for overlap in (256, 512, 1024, 2048) for encoder in (None, ENCODER)}
     assert {case.encoder for case in cases("tune-guests")} == {"wrn", "quick", "quick-wide"}
 
 
-def test_the_other_papers_methods_learn_from_the_same_aligned_rows_of_table1(data_dir: Path) -> None:
+def test_the_other_papers_methods_learn_from_the_same_aligned_rows_of_table1(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scenario, "load_dataset", lru_cache(maxsize=1)(scenario.load_dataset))
     made = {case.data: case for case in cases("table1") if (case.overlap, case.seed, case.encoder) == (512, 1, ENCODER)}
     halves = {name: split_rows(case.federation(data_dir)) for name, case in made.items()}
     assert set(halves) == {"cifar10", "cifar10-halves"}

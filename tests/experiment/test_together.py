@@ -9,7 +9,7 @@ import torch
 from federations import small_federation
 from vesica.errors import InputError
 from vesica.experiment import Result, fit
-from vesica.learning import semi_supervised, unsupervised
+from vesica.learning import self_supervised, semi_supervised, unsupervised
 from vesica.learning.beside import Beside, side_by_side
 from vesica.learning.stacked_lessons import StackedLessons
 from vesica.methods import FedOnce, FewShot, Method, OneShot
@@ -126,6 +126,7 @@ def test_a_run_killed_between_two_guests_checkpoints_goes_on(
     [
         (OneShot(guest_steps=110, guest_patience=1, host_epochs=2), [3]),
         (FewShot(guest_steps=110, host_epochs=2), [3, 3]),
+        (OneShot(warm_up="simclr", warm_up_steps=110, guest_steps=3, host_epochs=2), [3, 3]),
     ],
 )
 def test_parties_that_learn_side_by_side_come_to_what_they_come_to_alone(
@@ -139,7 +140,8 @@ def test_parties_that_learn_side_by_side_come_to_what_they_come_to_alone(
         met.append(len(trainings))
         side_by_side(trainings)
 
-    monkeypatch.setattr(semi_supervised, "side_by_side", noted)
+    for learning in (self_supervised, semi_supervised):
+        monkeypatch.setattr(learning, "side_by_side", noted)
     together(monkeypatch)
     result = fit(method, federation)
     assert met == sizes

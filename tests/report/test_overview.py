@@ -14,7 +14,7 @@ from vesica.errors import InputError
 from vesica.experiment.overview import entries
 from vesica.experiment.tables import read_lines
 from vesica.methods import METHODS
-from vesica.report.overview import OTHERS, family_of, picture
+from vesica.report.overview import OTHERS, family_of, main, picture
 from vesica.report.plots import ALONE
 
 ROOT = Path(__file__).parents[2]
@@ -147,13 +147,19 @@ def test_the_command_reads_results_and_writes_the_picture(tmp_path: Path) -> Non
     assert {"one-shot", "fedonce", "credit: AUC (higher is better)", "mnist: AUC (higher is better)"} <= set(said)
 
 
-def test_the_command_refuses_what_it_cannot_read_or_write_in_one_sentence(tmp_path: Path) -> None:
-    asked = command(tmp_path / "none.jsonl", "--out", tmp_path / "all.svg")
-    assert (asked.returncode, asked.stderr.count("\n")) == (2, 1)
-    assert f"vesica: {tmp_path / 'none.jsonl'} is no file of results" in asked.stderr
-    asked = command(tmp_path / "none.jsonl", "--out", tmp_path / "nowhere" / "all.svg")
-    assert asked.returncode == 2
-    assert f"there is no directory {tmp_path / 'nowhere'} to write all.svg to: make it first" in asked.stderr
+def test_the_command_refuses_what_it_cannot_read_or_write_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(out: Path) -> str:
+        monkeypatch.setattr(sys, "argv", ["overview", str(tmp_path / "none.jsonl"), "--out", str(out)])
+        assert main() == 2
+        return capsys.readouterr().err
+
+    said = refused(tmp_path / "all.svg")
+    assert said.count("\n") == 1
+    assert f"vesica: {tmp_path / 'none.jsonl'} is no file of results" in said
+    said = refused(tmp_path / "nowhere" / "all.svg")
+    assert f"there is no directory {tmp_path / 'nowhere'} to write all.svg to: make it first" in said
     assert list(tmp_path.iterdir()) == []
 
 

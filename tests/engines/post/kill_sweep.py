@@ -1,7 +1,8 @@
 """Kills one party of a run by post at a chosen moment, again and again, and gives the same commands on.
 
-Usage: kill_sweep.py FOLDER [unseeded]: prints a JSON line a moment. Every command is a process of its own, killed with
-SIGKILL from within, so that nothing of it is left but what it had written. Unseeded, with labels that are made private,
+Usage: kill_sweep.py FOLDER EVERY [unseeded]: prints a JSON line a moment; EVERY is 1 for every moment, 2 for every
+second. Every command is a process of its own, killed with SIGKILL from within, so that nothing of it is left but what
+it had written. Unseeded, with labels that are made private,
 no two runs draw the same: then the messages must be those of a run that nobody killed, and none have two contents.
 """
 
@@ -156,11 +157,11 @@ def ledgers(town: Town) -> dict[str, list[list[object]]]:
 
 
 def every(what: str, calls: int) -> Sequence[int]:
-    """Every moment, or three that are spread over local training."""
-    return (calls // 4, calls // 2, calls * 3 // 4) if what == "inside-training" else range(1, calls + 1)
+    """Every moment, or three that are spread over local training, the one after a checkpoint first."""
+    return (calls * 3 // 4, calls // 2, calls // 4) if what == "inside-training" else range(1, calls + 1)
 
 
-def main(root: Path, *, seeded: bool) -> None:
+def main(root: Path, step: int, *, seeded: bool) -> None:
     semi_supervised.LOOK_EVERY = 10  # so that even a short training has two checkpoints
     import_what_is_needed_by(lambda: fit(METHODS["one-shot"], small_federation(rows=60)))
     method = METHODS["one-shot"] if seeded else replace(METHODS["one-shot"], label_epsilon=3.0)
@@ -171,7 +172,7 @@ def main(root: Path, *, seeded: bool) -> None:
     train(whole, counted)
     expected = outcome(whole) if seeded else ledgers(whole)
     for victim, what in product(town.desks, WHAT):
-        for moment in every(what, counted[victim].counter[what]):
+        for moment in every(what, counted[victim].counter[what])[::step]:
             again = town.moved(root / f"{victim}-{what}-{moment}")
             contents: set[tuple[str, str]] = set()
             killed = train(again, {victim: Moments({what: moment})}, contents)
@@ -182,4 +183,4 @@ def main(root: Path, *, seeded: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), seeded=sys.argv[2:] != ["unseeded"])
+    main(Path(sys.argv[1]), int(sys.argv[2]), seeded=sys.argv[3:] != ["unseeded"])

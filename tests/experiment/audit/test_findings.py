@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 
 from vesica.attacks.inversion import Inversion
 from vesica.attacks.membership import true_positive_rate
@@ -21,6 +24,23 @@ from vesica.experiment.audit.findings import (
 )
 from vesica.experiment.audit.membership_attacks import beyond
 from vesica.schema import TableSchema
+
+
+def test_there_is_an_area_of_two_classes_only_and_of_numbers_only() -> None:
+    scores = torch.tensor([0.1, 0.2, 0.3])
+    for truth in ([1, 1, 1], [0, 0, 0], [0, 1, 2]):
+        assert math.isnan(area(scores, torch.tensor(truth)))
+    with pytest.raises(ValueError, match="nan"):
+        area(torch.tensor([0.1, torch.nan, 0.3]), torch.tensor([0, 1, 1]))
+
+
+def test_the_area_is_sklearns() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for rows in (3, 10, 200, 200):
+        truth = torch.randint(2, (rows,), generator=generator)
+        truth[:2] = torch.tensor([0, 1])
+        for scores in (torch.rand(rows, generator=generator), torch.randint(4, (rows,), generator=generator), truth):
+            assert area(scores, truth) == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
 
 
 @pytest.mark.parametrize(
