@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from federations import ids, small_federation
 from vesica.data import Federation, Overlap, PartyData, Table, TestRows, split_rows
@@ -18,6 +18,7 @@ from vesica.experiment import Result, fit
 from vesica.experiment.models import PartyModel
 from vesica.learning.cluster import cluster, purity
 from vesica.learning.estimation import Judge, choose_threshold, gate
+from vesica.learning.semi_supervised import semi_supervised
 from vesica.learning.training import train
 from vesica.methods import FewShot, OneShot, make_method, one_shot
 from vesica.methods.one_shot import Labelled, expand
@@ -276,6 +277,32 @@ def test_a_head_with_a_hidden_layer_sees_what_two_parties_know_only_together(mon
     monkeypatch.setattr(one_shot, "cluster", watched)
     assert (fit(replace(linear, hidden=(64,)), federation).metrics["auc"] or 0) > 0.95
     assert shares == [1] * 4  # as the host measures it and as each guest does
+
+
+@pytest.mark.parametrize("host_features", [True, False])
+def test_the_second_training_goes_on_from_the_first_one_s_model(
+    host_features: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Algorithm 2, line 17: encoder and classifier alike."""
+    begun: list[dict[str, Tensor]] = []
+    ended: list[dict[str, Tensor]] = []
+
+    def state(model: nn.Module) -> dict[str, Tensor]:
+        return {name: value.clone() for name, value in model.state_dict().items()}
+
+    def watched(model: nn.Module, *given: Any, **named: Any) -> nn.Module:
+        begun.append(state(model))
+        learned = semi_supervised(model, *given, **named)
+        ended.append(state(learned))
+        return learned
+
+    monkeypatch.setattr(one_shot, "semi_supervised", watched)
+    fit(FewShot(**SETTINGS), small_federation(guests=2, host_features=host_features))
+    parties = 2 + host_features
+    assert len(begun) == 2 * parties
+    for again in begun[parties:]:
+        assert any(all(torch.equal(again[name], first[name]) for name in again) for first in ended[:parties])
+    assert not any(torch.equal(first["1.weight"], end["1.weight"]) for first, end in zip(begun, ended, strict=True))
 
 
 def test_a_host_with_features_expands_its_own_rows() -> None:

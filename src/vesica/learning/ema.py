@@ -23,11 +23,11 @@ class MovingAverage:
         weights: list[tuple[Tensor, Tensor]] = list(zip(self.module.parameters(), original.parameters(), strict=True))
         buffers = list(zip(self.module.buffers(), original.buffers(), strict=True))
         statistics = [pair for pair in buffers if pair[0].is_floating_point()]
-        self._counts = [pair for pair in buffers if not pair[0].is_floating_point()]
+        counts = [pair for pair in buffers if not pair[0].is_floating_point()]
         if decay >= _STATISTICS_DECAY:  # all at once: fewer kernels
-            self._followed = [([*weights, *statistics], decay)]
+            self._followed = [([*weights, *statistics], decay), (counts, 0.0)]
         else:
-            self._followed = [(weights, decay), (statistics, _STATISTICS_DECAY)]
+            self._followed = [(weights, decay), (statistics, _STATISTICS_DECAY), (counts, 0.0)]
         self._updates = torch.zeros((), device=weights[0][0].device)
 
     @torch.no_grad()
@@ -35,8 +35,6 @@ class MovingAverage:
         self._updates += 1
         for pairs, decay in self._followed:
             self._follow(pairs, decay)
-        for average, value in self._counts:
-            average.copy_(value)
 
     def _follow(self, pairs: Sequence[tuple[Tensor, Tensor]], decay: float) -> None:
         if not pairs:

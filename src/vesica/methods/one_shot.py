@@ -50,7 +50,7 @@ class Led:
     parts: list[Tensor]  # every party's, of the labelled rows
     labels: Tensor  # of the labelled rows, as the guests may learn them
     joint: Head  # random, until it is trained with these
-    model: nn.Module | None  # the host's own branch, if it has one, trained with these
+    model: nn.Sequential | None  # the host's own branch, if it has one, trained with these
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class OneShot:
             self.classify(me, led.joint, led.parts, labels=led.labels, step="classifier")  # (6)
         self.settle(me, {"one-shot": led.parts})
 
-    def follow(self, me: Guest) -> tuple[Labelled, nn.Module]:
+    def follow(self, me: Guest) -> tuple[Labelled, nn.Sequential]:
         """Algorithm 1 at a guest; its temporary labels, and its encoder with a classifier of its own on top."""
         rows = me.rows.labelled
         self.begin(me)
@@ -207,17 +207,22 @@ class OneShot:
             meet=me.conversation.meet,
         )
 
-    def learn(self, me: Party, known: Labelled, *, step: str, steps: int = 0) -> nn.Module:
-        """Semi-supervised learning of this party's encoder, from the rows it has labels for and all its others."""
+    def learn(
+        self, me: Party, known: Labelled, *, step: str, steps: int = 0, classifier: nn.Module | None = None
+    ) -> nn.Sequential:
+        """Semi-supervised learning of this party's encoder, from the rows it has labels for and all its others.
+
+        With a `classifier` on top, or else a new one.
+        """
         assert me.encoder is not None
         assert me.encoder_spec is not None
         everything = torch.cat([me.rows.aligned, me.rows.unaligned])
         held_out = torch.isin(known.rows, me.rows.validation)
         if not self.guest_patience:
             held_out = torch.zeros_like(held_out)
-        classifier = nn.Linear(dim_of(me), me.task.outputs).to(me.device)
-        return semi_supervised(
-            nn.Sequential(me.encoder, classifier),
+        model = nn.Sequential(me.encoder, classifier or nn.Linear(dim_of(me), me.task.outputs).to(me.device))
+        semi_supervised(
+            model,
             me.inputs,
             labelled=known.rows[~held_out],
             labels=known.labels[~held_out],
@@ -242,6 +247,7 @@ class OneShot:
             resume=me.resumable(step),
             meet=me.conversation.meet,
         )
+        return model
 
     def classify(self, me: Host, head: Head, parts: list[Tensor], *, labels: Tensor, step: str) -> None:
         """Train a head on representations of the labelled rows that no longer change."""
@@ -315,7 +321,7 @@ class FewShot(OneShot):
         known, model = self.follow(me)
         me.milestone("one-shot")
         me.host.send("unaligned-representations", me.represent(me.rows.unaligned))
-        self.learn_again(me, expand(me, known, model, receive_chances(me)))
+        self.learn_again(me, known, model, receive_chances(me))
         me.host.send("representations", me.represent(me.rows.labelled))
         if self.finetune_iterations:
             me.milestone("few-shot")
@@ -339,7 +345,7 @@ class FewShot(OneShot):
             link.send("probabilities", chances[name])
         if led.model is not None:
             known = Labelled(me.rows.labelled, led.labels)
-            self.learn_again(me, expand(me, known, led.model, chances[me.name]))
+            self.learn_again(me, known, led.model, chances[me.name])
         me.head = head = self.fresh_head(me, me.dims)
         parts = gather_parts(me)
         if self.finetune_iterations or not self.hides_labels:
@@ -352,9 +358,10 @@ class FewShot(OneShot):
                 reached["finetuned"] = gather_parts(me)
         self.settle(me, reached)
 
-    def learn_again(self, me: Party, known: Labelled) -> None:
-        """Algorithm 2, lines 14-19: the second local training."""
-        self.learn(me, known, step="semi-supervised-again", steps=self.steps_again)
+    def learn_again(self, me: Party, known: Labelled, model: nn.Sequential, chances: Tensor) -> None:
+        """Algorithm 2, lines 10-19: the second local training, from where the first one got to."""
+        known, classifier = expand(me, known, model, chances), model[-1]
+        self.learn(me, known, step="semi-supervised-again", steps=self.steps_again, classifier=classifier)
 
     def finetune(self, me: Host, head: Head, parts: list[Tensor], *, labels: Tensor) -> None:
         """Go on end to end from few-shot's head, with these labels of the labelled rows."""
