@@ -39,12 +39,12 @@ def told_again(method: OneShot, folder: Path) -> OneShot:
     way = "one-shot" if isinstance(method, FewShot) else "."
 
     class ToldAgain(OneShot):
-        def learn(self, me: Party, known: Labelled, *, step: str, steps: int = 0) -> nn.Module:
+        def learn(self, me: Party, known: Labelled, **_: Any) -> nn.Sequential:
             trained = PartyModel.load(folder / me.name / way).encoder
             assert me.encoder is not None
             assert trained is not None
             me.encoder.load_state_dict(trained.state_dict())
-            return me.encoder
+            return nn.Sequential(me.encoder)
 
     return ToldAgain(**{field.name: getattr(method, field.name) for field in fields(OneShot)})
 

@@ -12,9 +12,10 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
 
 
-def test_weights_and_buffers_follow_the_formula_with_a_warm_up() -> None:
+@pytest.mark.parametrize("decay", [0.3, 0.95])
+def test_weights_and_buffers_follow_the_formula_with_a_warm_up(decay: float) -> None:
     model = network()
-    average = MovingAverage(model, decay=0.3)
+    average = MovingAverage(model, decay=decay)
     expected = {name: value.clone() for name, value in model.state_dict().items()}
     for update in range(1, 6):
         with torch.no_grad():
@@ -22,8 +23,8 @@ def test_weights_and_buffers_follow_the_formula_with_a_warm_up() -> None:
         model(torch.randn(8, 2))
         average.update()
         for name, value in model.state_dict().items():
-            decay = min(0.9 if "running" in name else 0.3, (1 + update) / (10 + update))
-            mixed = decay * expected[name] + (1 - decay) * value
+            kept = min(max(decay, 0.9) if "running" in name else decay, (1 + update) / (10 + update))
+            mixed = kept * expected[name] + (1 - kept) * value
             expected[name] = mixed if value.is_floating_point() else value.clone()
     for name, value in average.module.state_dict().items():
         torch.testing.assert_close(value, expected[name])

@@ -297,11 +297,14 @@ def test_the_second_training_goes_on_from_the_first_one_s_model(
         return learned
 
     monkeypatch.setattr(one_shot, "semi_supervised", watched)
-    fit(FewShot(**SETTINGS), small_federation(guests=2, host_features=host_features))
+    result = fit(FewShot(**SETTINGS), small_federation(guests=2, host_features=host_features))
+    encoders = [model.encoder.state_dict() for model in result.models.values() if model.encoder is not None]
     parties = 2 + host_features
-    assert len(begun) == 2 * parties
+    assert (len(begun), len(encoders)) == (2 * parties, parties)
     for again in begun[parties:]:
         assert any(all(torch.equal(again[name], first[name]) for name in again) for first in ended[:parties])
+    for encoder in encoders:
+        assert any(all(torch.equal(encoder[name], end[f"0.{name}"]) for name in encoder) for end in ended[parties:])
     assert not any(torch.equal(first["1.weight"], end["1.weight"]) for first, end in zip(begun, ended, strict=True))
 
 

@@ -307,7 +307,9 @@ def test_an_empty_batch_is_pure_noise(name: str) -> None:
     model, inputs, targets = case(name)
     assert not flat(clipped_sum(model, some(inputs, []), targets[:0], loss=loss, clip=1.0).values()).any()
     private_gradient(model, some(inputs, []), targets[:0], loss=loss, clip=1.0, noise=1.0, expected_rows=4.0)
-    assert all(parameter.grad.all() for parameter in model.parameters() if parameter.grad is not None)
+    noise = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    assert flat(noise).count_nonzero() >= len(flat(noise)) - 3  # a draw of exactly 0 is rare, not impossible
+    assert all(grad.any() for grad in noise)
 
 
 def test_the_noise_on_every_parameter_has_the_promised_deviation() -> None:

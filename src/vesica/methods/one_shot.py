@@ -208,11 +208,11 @@ class OneShot:
         )
 
     def learn(
-        self, me: Party, known: Labelled, *, step: str, steps: int = 0, classifier: nn.Module | None = None
+        self, me: Party, known: Labelled, *, step: str, steps: int = 0, model: nn.Sequential | None = None
     ) -> nn.Sequential:
         """Semi-supervised learning of this party's encoder, from the rows it has labels for and all its others.
 
-        With a `classifier` on top, or else a new one.
+        As part of a `model` that goes on, or else under a new classifier.
         """
         assert me.encoder is not None
         assert me.encoder_spec is not None
@@ -220,7 +220,8 @@ class OneShot:
         held_out = torch.isin(known.rows, me.rows.validation)
         if not self.guest_patience:
             held_out = torch.zeros_like(held_out)
-        model = nn.Sequential(me.encoder, classifier or nn.Linear(dim_of(me), me.task.outputs).to(me.device))
+        if model is None:
+            model = nn.Sequential(me.encoder, nn.Linear(dim_of(me), me.task.outputs).to(me.device))
         semi_supervised(
             model,
             me.inputs,
@@ -360,8 +361,8 @@ class FewShot(OneShot):
 
     def learn_again(self, me: Party, known: Labelled, model: nn.Sequential, chances: Tensor) -> None:
         """Algorithm 2, lines 10-19: the second local training, from where the first one got to."""
-        known, classifier = expand(me, known, model, chances), model[-1]
-        self.learn(me, known, step="semi-supervised-again", steps=self.steps_again, classifier=classifier)
+        more = expand(me, known, model, chances)
+        self.learn(me, more, step="semi-supervised-again", steps=self.steps_again, model=model)
 
     def finetune(self, me: Host, head: Head, parts: list[Tensor], *, labels: Tensor) -> None:
         """Go on end to end from few-shot's head, with these labels of the labelled rows."""

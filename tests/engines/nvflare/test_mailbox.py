@@ -167,8 +167,8 @@ def test_a_party_out_of_reach_is_named_and_nobody_hangs(wires: Wires, tmp_path: 
 
 
 def test_a_party_that_is_busy_for_long_is_not_out_of_reach(wires: Wires, tmp_path: Path) -> None:
-    bank, shop = pair(wires, tmp_path, liveness=0.3)
-    threading.Timer(1.0, lambda: shop.send("bank", 1, "at last")).start()
+    bank, shop = pair(wires, tmp_path, liveness=1.0)
+    threading.Timer(2.0, lambda: shop.send("bank", 1, "at last")).start()
     assert bank.receive("shop", 1) == "at last"
 
 
@@ -491,12 +491,12 @@ def test_after_close_no_call_is_under_way(wires: Wires, tmp_path: Path) -> None:
 
 def test_the_time_to_prepare_does_not_count_as_a_wait(wires: Wires, tmp_path: Path) -> None:
     bank = Party(wires, "bank", tmp_path / "bank", "shop").join()
-    bank.box.patience.message = 0.2
+    bank.box.patience.message = 1.0
     shop = Party(wires, "shop", tmp_path / "shop", "bank")
     until(lambda: bank.box._peers["shop"].met)
 
     def prepare_for_long() -> None:
-        time.sleep(0.6)
+        time.sleep(2.0)
         shop.join().send("bank", 1, "ready")
 
     threading.Thread(target=prepare_for_long).start()

@@ -126,7 +126,7 @@ def test_files_in_the_outbox_tell_nothing_of_the_ids(tmp_path: Path) -> None:
     files = list(tmp_path.glob("desks/*/outbox/*/*"))
     assert len(files) >= 6
     for path in files:
-        assert b"c007" not in path.read_bytes()
+        assert b"customer-007" not in path.read_bytes()
 
 
 def test_keys_and_secrets_are_in_no_folder_of_a_run(tmp_path: Path) -> None:
