@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -39,9 +40,10 @@ def line(title: str, mb: float, accuracy: float, *, aligned: int = 256, **more: 
     }
 
 
-def paper(*figures: tuple[str, float, float], aligned: str = "256") -> dict[str, Published]:
-    said = {(title, "cifar10", aligned): {"MB": str(mb), "accuracy": str(value)} for title, mb, value in figures}
-    return {"table1": said}
+def paper(*figures: tuple[str, float, float], aligned: Sequence[str] = ("256",)) -> dict[str, Published]:
+    """The same figures for each number of aligned rows."""
+    said = {(title, mb, value, rows) for title, mb, value in figures for rows in aligned}
+    return {"table1": {(title, "cifar10", n): {"MB": str(mb), "accuracy": str(v)} for title, mb, v, n in said}}
 
 
 ONCE, SPLIT = line("one-shot", 1, 0.7), line("split-nn", 100, 0.4)
@@ -81,7 +83,7 @@ def committed() -> str:
 
 def test_every_number_of_aligned_rows_has_a_panel_the_fewest_first_that_names_its_methods() -> None:
     lines = [{**one, "rows": {"aligned": n, "labelled": n}} for n in (2048, 256) for one in (ONCE, SPLIT)]
-    said = words(picture(lines, BOTH))
+    said = words(picture(lines, paper(("one-shot", 1, 0.8), aligned=("256", "2,048"))))
     headings = [f"cifar10, {n} aligned rows: accuracy (higher is better)" for n in ("256", "2,048")]
     assert [word for word in said if "aligned rows" in word] == headings
     assert [said.count(name) for name in ("one-shot", "split-nn")] == [2, 2]
@@ -100,9 +102,16 @@ def test_ours_is_filled_and_the_published_hollow_each_at_its_bytes_and_its_value
 
 
 def test_a_line_joins_ours_to_the_published_figure_of_the_same_method_and_size() -> None:
-    drawing = picture([ONCE, SPLIT, line("one-shot", 4, 0.9, aligned=1024)], BOTH)
+    more = [line("one-shot", 4, 0.9, aligned=1024), line("split-nn", 400, 0.5, aligned=1024)]
+    told = BOTH["table1"] | paper(("split-nn", 4000, 0.4), aligned=["1,024"])["table1"]
+    drawing = picture([ONCE, SPLIT, *more], {"table1": told})
     assert [list(ends) for ends in zip(ours(drawing), theirs(drawing), strict=False)] == joins(drawing)
-    assert (len(ours(drawing)), len(theirs(drawing))) == (3, 2)
+    assert (len(ours(drawing)), len(theirs(drawing))) == (4, 3)
+
+
+def test_where_nothing_is_published_of_so_many_rows_there_is_no_panel() -> None:
+    drawing = picture([ONCE, SPLIT, line("one-shot", 4, 0.9, aligned=1024)], BOTH)
+    assert drawing == picture([ONCE, SPLIT], BOTH)
 
 
 def test_colours_and_shapes_are_those_of_families() -> None:
@@ -122,7 +131,8 @@ def test_of_two_settings_the_one_given_last_counts_with_all_its_seeds() -> None:
     assert picture([ONCE, SPLIT, *weak], BOTH) == picture([ONCE, mean], BOTH)
     assert picture([*weak, SPLIT, ONCE], BOTH) == picture([ONCE, SPLIT], BOTH)
     larger = {**SPLIT, "config_hash": "weak", "rows": {"aligned": 512, "labelled": 512}}
-    assert len(ours(picture([ONCE, SPLIT, larger], BOTH))) == 3
+    told = paper(("split-nn", 1000, 0.3), aligned=("256", "512"))
+    assert len(ours(picture([ONCE, SPLIT, larger], told))) == 3
     with pytest.raises(InputError, match="'split-nn' on cifar10 with 256 aligned rows was run twice with one seed"):
         picture([SPLIT, SPLIT], BOTH)
 
@@ -146,7 +156,7 @@ def test_a_method_that_was_not_published_stands_alone_and_one_that_sends_nothing
     ("lines", "published"),
     [
         ([ONCE], {"table1": {("one-shot", "cifar10", "256"): {"accuracy": "0.8", "rounds": "3"}}}),  # without bytes
-        ([ONCE], paper(("one-shot", 1, 0.8), aligned="512")),
+        ([ONCE], paper(("one-shot", 1, 0.8), aligned=["512"])),
         ([{**ONCE, "table": "another"}], BOTH),
         ([], BOTH),
     ],

@@ -22,13 +22,17 @@ Marked = tuple[Entry, Point]
 
 
 def picture(lines: Sequence[Line], published: Mapping[str, Published]) -> str:
-    """A panel for each number of aligned rows, the figures by recipe; the same results give the same bytes."""
+    """A panel for each number of aligned rows of which something is published, the figures by recipe.
+
+    The same results give the same bytes.
+    """
     panels: dict[tuple[str, int], list[Marked]] = {}
     for entry in together(last_given(lines)):
         if entry.sent:  # nothing has no place on a logarithmic axis
             panels.setdefault((entry.data, entry.aligned), []).append((entry, point_of(entry, published)))
+    panels = {place: found for place, found in panels.items() if any(point.curve for _, point in found)}
     marked = [each for found in panels.values() for each in found]
-    if not any(point.curve for _, point in marked):
+    if not marked:
         raise InputError("no result has a published figure: give results and figures of one paper")
     title = "Metric on test rows against bytes, ours and the published"
     figure = sheet(title, len(panels), columns=2, panel=(6.4, 5.4), right=0.96, gaps=(0.15, 0.28))
