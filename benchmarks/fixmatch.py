@@ -20,7 +20,7 @@ from vesica.augmentations import ImageViews
 from vesica.learning.labeller import labelling
 from vesica.learning.meeting import Work
 from vesica.learning.resume import Resume, Stateful
-from vesica.learning.semi_supervised import LOOK_EVERY, Losses, semi_supervised
+from vesica.learning.semi_supervised import LOOK_EVERY, Losses, Seeing, semi_supervised
 from vesica.models import EncoderSpec
 from vesica.objectives import FixedThreshold, FixMatch
 from vesica.schema import ImageSchema
@@ -134,9 +134,9 @@ def operations(images: Tensor, encoder: str) -> int:
     model = network(images, encoder)
     labels = torch.arange(BATCH, device=images.device) % CLASSES
     with labelling(model) as labeller, FlopCounterMode(display=False) as counter:
-        views = ImageViews()
-        losses = Losses(model, labeller, FixMatch(FixedThreshold()), views, labelled="weak", mixed_views=False)
-        supervised, unsupervised = losses(images[:BATCH], labels, images[BATCH : (1 + MU) * BATCH])
+        see = Seeing(ImageViews(), labelled="weak", mixed_views=False)
+        losses = Losses(model, labeller, FixMatch(FixedThreshold()))
+        supervised, unsupervised = losses(*see(images[:BATCH], labels, images[BATCH : (1 + MU) * BATCH]))
         (supervised + unsupervised).backward()
     found: int = counter.get_total_flops()
     return found

@@ -91,7 +91,6 @@ def cifar(overlap: int) -> FewShot:
         threshold="adaptive",
         align="left",
         labelled_views="both",
-        mixed_views=True,
         strong_chance=1.0,
         learning_rate=0.03,
         weight_decay=1e-3,

@@ -4,11 +4,11 @@ import copy
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vesica.learning.lesson import Lesson, Schedule
 from vesica.learning.pretext import cross_tower, pretext
-from vesica.learning.recording import compiled, keep_layout, recorded
+from vesica.learning.recording import compiled, drawn_ahead, keep_layout, recorded
 from vesica.learning.resume import Straight
 from vesica.learning.towers import CrossTower
 from vesica.models import CNN0, EncoderSpec
@@ -48,6 +48,29 @@ def test_a_recorded_step_draws_new_random_numbers() -> None:
         advance()
         kept.append(drawn.item())
     assert len(set(kept)) == 8
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_a_gpu)])
+def test_every_step_learns_from_what_was_drawn_next(device: str) -> None:
+    """None is left out and none comes twice, though on a GPU it was drawn during the step before."""
+    drawn, learned, seen = torch.zeros((), device=device), torch.zeros((), device=device), []
+
+    def draw() -> tuple[Tensor, Tensor]:
+        drawn.add_(1)
+        return drawn.clone(), -drawn
+
+    ahead = drawn_ahead(draw, torch.device(device))
+
+    def step() -> None:
+        with ahead as (one, other):
+            learned.copy_(one - other)
+
+    advance = recorded(step, torch.device(device))
+    for _ in range(8):
+        advance()
+        seen.append(learned.item())
+    assert seen == [2.0 * number for number in range(1, 9)]
+    assert drawn.item() == (8 if device == "cpu" else 9)
 
 
 @pytest.mark.parametrize("optimiser", [torch.optim.SGD, torch.optim.Adam])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import ParamSpec, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ def compiled(function: Callable[Inputs, Output], device: torch.device) -> Callab
     """On a GPU whose torch can compile: the function with its small operations fused."""
     if device.type != "cuda" or importlib.util.find_spec("triton") is None:
         return function
-    return torch.compile(function, dynamic=False)
+    return torch.compile(function, dynamic=False, options={"combo_kernels": True})  # small ones that can be one are
 
 
 def mixed_precision(device: torch.device) -> AbstractContextManager[None]:
@@ -42,6 +42,17 @@ def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], Non
     So it must have fixed shapes, never wait for the device, and take what changes from step to step out of tensors.
     """
     return Recorded(step, device) if device.type == "cuda" else step
+
+
+Drawn = TypeVar("Drawn", bound=tuple[Tensor, ...])
+
+
+def drawn_ahead(draw: Callable[[], Drawn], device: torch.device) -> AbstractContextManager[Drawn]:
+    """What a step learns from, around the step; on a GPU what the next one learns from is made meanwhile.
+
+    The small kernels that make views of images leave room for the model's, and need not be waited for.
+    """
+    return Ahead(draw) if device.type == "cuda" else AtOnce(draw)
 
 
 def keep_layout(optimiser: torch.optim.Optimizer) -> None:
@@ -97,3 +108,42 @@ class Recorded:
         with torch.cuda.stream(stream):
             self._step()
         torch.cuda.current_stream().wait_stream(stream)
+
+
+class AtOnce(Generic[Drawn]):
+    """Draws when it is asked."""
+
+    def __init__(self, draw: Callable[[], Drawn]) -> None:
+        self._draw = draw
+
+    def __enter__(self) -> Drawn:
+        return self._draw()
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Ahead(Generic[Drawn]):
+    """Draws for the next step on a stream of its own, beside the step; inside a recording that is part of it."""
+
+    def __init__(self, draw: Callable[[], Drawn]) -> None:
+        self._draw = draw
+        self._stream = torch.cuda.Stream()
+        self._now: Drawn | None = None
+        self._next: Drawn | None = None
+
+    def __enter__(self) -> Drawn:
+        if self._now is None:
+            self._now = self._draw()
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            self._next = self._draw()
+        return self._now
+
+    def __exit__(self, *_: object) -> None:
+        """The next step finds what it needs where this one found it: a recording reads the same places every time."""
+        torch.cuda.current_stream().wait_stream(self._stream)
+        assert self._now is not None
+        assert self._next is not None
+        for now, following in zip(self._now, self._next, strict=True):
+            now.copy_(following)

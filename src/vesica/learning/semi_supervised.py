@@ -16,7 +16,7 @@ from vesica.learning.beside import Beside, side_by_side
 from vesica.learning.ema import MovingAverage
 from vesica.learning.labeller import labelling
 from vesica.learning.meeting import Meet, alone
-from vesica.learning.recording import compiled, keep_layout, mixed_precision, recorded
+from vesica.learning.recording import compiled, drawn_ahead, keep_layout, mixed_precision, recorded
 from vesica.learning.resume import Resume, Stateful, Straight
 from vesica.learning.training import Stopping, evaluate
 from vesica.metrics import Task
@@ -109,17 +109,22 @@ def semi_supervised(
     rate = torch.zeros((), device=device)  # a tensor, so that a recorded step sees it change
     stride = max(LOOK_EVERY, math.ceil(steps / MOST_LOOKS))
     with labelling(model) as labeller:
-        losses = compiled(
-            Losses(model, labeller, objective, views, labelled=labelled_views, mixed_views=mixed_views), device
-        )
+        see = compiled(Seeing(views, labelled=labelled_views, mixed_views=mixed_views), device)
+        losses = compiled(Losses(model, labeller, objective), device)
+
+        def draw() -> Seen:
+            some, others = _draw(labelled, batch_size), unlabelled[_draw(unlabelled, mu * batch_size)]
+            return see(inputs[labelled[some]], labels[some], inputs[others])
+
+        seen = drawn_ahead(draw, device)
 
         def step() -> None:
-            some, others = _draw(labelled, batch_size), unlabelled[_draw(unlabelled, mu * batch_size)]
-            supervised, unsupervised = losses(inputs[labelled[some]], labels[some], inputs[others])
-            optimiser.zero_grad()
-            (supervised + lambda_u * unsupervised).backward()
-            optimiser.step()
-            average.update()
+            with seen as now:
+                supervised, unsupervised = losses(*now)
+                optimiser.zero_grad()
+                (supervised + lambda_u * unsupervised).backward()
+                optimiser.step()
+                average.update()
 
         advance = recorded(step, device)
 
@@ -151,44 +156,53 @@ def cosine(done: float) -> float:
     return math.cos(7 / 16 * math.pi * done)
 
 
-class Losses:
-    """The loss of labelled rows and that of others, each with views of its own."""
+Seen = tuple[Tensor, Tensor, Tensor, Tensor]  # views to learn from, labels of the first of them, weak views, parts
 
-    def __init__(
-        self,
-        model: nn.Module,
-        labeller: nn.Module,
-        objective: FixMatch,
-        views: Views,
-        *,
-        labelled: LabelledViews,
-        mixed_views: bool,
-    ) -> None:
-        self._model = model
-        self._labeller = labeller
-        self._objective = objective
+
+class Seeing:
+    """Views of labelled rows, with their labels, and of others: what a step learns from, then the others' weak views.
+
+    Last come the parts that strong views have in their mixtures; none, where nothing is mixed.
+    """
+
+    def __init__(self, views: Views, *, labelled: LabelledViews, mixed_views: bool) -> None:
         self._views = views
         self._labelled = labelled
         self._mixed = mixed_views
 
-    def __call__(self, rows: Tensor, labels: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-        with mixed_precision(rows.device):
-            if self._labelled == "both":
-                rows, labels = torch.cat(self._views.both(rows)), labels.repeat(2)
-            else:
-                rows = self._views.weak(rows)
-            if not len(others):
-                return functional.cross_entropy(_logits(self._model, rows), labels), torch.zeros((), device=rows.device)
-            weak, strong = self._views.both(others)
-            own = None
-            if self._mixed and others.ndim == 4:  # codes of categories cannot be mixed
-                own = 0.5 + torch.rand(len(others), device=others.device) / 2
-                strong = mixture(strong, own)
-            together = torch.cat([rows, strong])  # so that batch norm sees one distribution and not two
-            of_rows, of_strong = _logits(self._model, together).split([len(rows), len(strong)])
+    def __call__(self, rows: Tensor, labels: Tensor, others: Tensor) -> Seen:
+        if self._labelled == "both":
+            rows, labels = torch.cat(self._views.both(rows)), labels.repeat(2)
+        else:
+            rows = self._views.weak(rows)
+        own = torch.empty(0, device=rows.device)
+        if not len(others):
+            return rows, labels, others, own
+        weak, strong = self._views.both(others)
+        if self._mixed and others.ndim == 4:  # codes of categories cannot be mixed
+            own = 0.5 + torch.rand(len(others), device=others.device) / 2
+            strong = mixture(strong, own)
+        return torch.cat([rows, strong]), labels, weak, own
+
+
+class Losses:
+    """The loss of labelled rows and that of others."""
+
+    def __init__(self, model: nn.Module, labeller: nn.Module, objective: FixMatch) -> None:
+        self._model = model
+        self._labeller = labeller
+        self._objective = objective
+
+    def __call__(self, seen: Tensor, labels: Tensor, weak: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        with mixed_precision(seen.device):
+            logits = _logits(self._model, seen)  # all at once, so that batch norm sees one distribution and not two
+            of_rows, of_strong = logits.split([len(labels), len(weak)])
+            supervised = functional.cross_entropy(of_rows, labels)
+            if not len(weak):
+                return supervised, torch.zeros((), device=seen.device)
             with torch.no_grad():
                 of_weak = _logits(self._labeller, weak)
-            return functional.cross_entropy(of_rows, labels), self._objective(of_weak, of_strong, own)
+            return supervised, self._objective(of_weak, of_strong, own if len(own) else None)
 
 
 def _logits(model: nn.Module, rows: Tensor) -> Tensor:
