@@ -83,8 +83,8 @@ OTHERS: tuple[tuple[Method, str], ...] = (
 def cifar(overlap: int) -> FewShot:
     """The settings for CIFAR-10."""
     return FewShot(
-        guest_steps=60_000,
-        steps_again=15_000,
+        guest_steps=45_000,
+        steps_again=11_000,
         guest_patience=0,
         mu=7,
         lambda_u=2.0,
