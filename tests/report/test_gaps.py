@@ -1,4 +1,4 @@
-"""The picture of gaps: a panel a number of aligned rows, our filled shape joined to the hollow one of the paper."""
+"""The picture of gaps: a panel a number of aligned rows, our filled shapes joined to the hollow ones of the paper."""
 
 import json
 import re
@@ -75,8 +75,12 @@ def joins(drawing: str) -> list[list[Place]]:
     return [[(float(a), float(b)), (float(c), float(d))] for a, b, c, d in found]
 
 
+def results() -> list[dict[str, Any]]:
+    return [one for name in ("one-shot-cifar", "table1") for one in read_lines(ONE_SHOT / "results" / f"{name}.jsonl")]
+
+
 def committed() -> str:
-    lines = [one for name in ("one-shot-cifar", "table1") for one in read_lines(ONE_SHOT / "results" / f"{name}.jsonl")]
+    lines = results()
     tables = {one["table"] for one in lines}
     return picture(lines, {table: read_published(ONE_SHOT / "published.csv", tables=[table]) for table in tables})
 
@@ -87,7 +91,7 @@ def test_every_number_of_aligned_rows_has_a_panel_the_fewest_first_that_names_it
     headings = [f"cifar10, {n} aligned rows: accuracy (higher is better)" for n in ("256", "2,048")]
     assert [word for word in said if "aligned rows" in word] == headings
     assert [said.count(name) for name in ("one-shot", "split-nn")] == [2, 2]
-    assert {"few messages", "a batch at a time", "hollow, joined to ours: published"} <= set(said)
+    assert {"few messages", "a batch at a time", "hollow: published, joined to ours where we have run it"} <= set(said)
 
 
 def test_ours_is_filled_and_the_published_hollow_each_at_its_bytes_and_its_value() -> None:
@@ -112,6 +116,24 @@ def test_a_line_joins_ours_to_the_published_figure_of_the_same_method_and_size()
 def test_where_nothing_is_published_of_so_many_rows_there_is_no_panel() -> None:
     drawing = picture([ONCE, SPLIT, line("one-shot", 4, 0.9, aligned=1024)], BOTH)
     assert drawing == picture([ONCE, SPLIT], BOTH)
+
+
+def test_what_was_published_of_as_many_rows_and_not_run_is_hollow_and_has_a_name() -> None:
+    told = paper(("one-shot", 1, 0.8), ("split-nn", 100, 0.3), ("few-shot + finetune", 10, 0.9), aligned=("256", "512"))
+    without_bytes = {("few-shot", "cifar10", "256"): {"accuracy": "0.8", "rounds": "5"}}
+    drawing = picture([ONCE], {"table1": told["table1"] | without_bytes, "again": told["table1"]})
+    assert [words(drawing).count(name) for name in ("one-shot", "split-nn", "few-shot + finetune", "few-shot")] == [
+        1,
+        1,
+        1,
+        0,
+    ]
+    once, *others = theirs(drawing)
+    assert joins(drawing) == [[*ours(drawing), once]]
+    few, split = sorted(others)
+    assert split[0] - few[0] == pytest.approx(few[0] - once[0])
+    assert few[1] < once[1] < split[1]
+    assert {"few messages", "a batch at a time"} <= set(words(drawing))
 
 
 def test_colours_and_shapes_are_those_of_families() -> None:
@@ -146,7 +168,8 @@ def test_what_a_run_reached_on_its_way_has_a_shape_too() -> None:
 
 
 def test_a_method_that_was_not_published_stands_alone_and_one_that_sends_nothing_has_no_place() -> None:
-    drawing = picture([ONCE, line("fedonce", 2, 0.6), line("local-only", 0, 0.3)], BOTH)
+    told = paper(("one-shot", 1, 0.8))
+    drawing = picture([ONCE, line("fedonce", 2, 0.6), line("local-only", 0, 0.3)], told)
     assert (len(ours(drawing)), len(theirs(drawing)), len(joins(drawing))) == (2, 1, 1)
     assert "fedonce" in words(drawing)
     assert "local-only" not in words(drawing)
@@ -170,16 +193,27 @@ def test_a_name_is_nearest_to_its_own_shape() -> None:
     drawing = committed()
     methods = r"split-nn|fedbcd|fedcvt|fedonce|one-shot|few-shot(?: \+ finetune)?"
     names = re.findall(rf'x="([\d.]+)" y="([\d.]+)"[^>]*>({methods})<', drawing)
-    assert len(names) == len(ours(drawing)) >= 8
-    for number, (x, y, name) in enumerate(names):
+    run = {(f"{one['rows']['aligned']:,}", one["title"]) for one in results()}
+    joined = [end for _, end in joins(drawing)]
+    filled, hollow = iter(ours(drawing)), iter([place for place in theirs(drawing) if place not in joined])
+    for (x, y, name), aligned in zip(names, panels_of(drawing, methods), strict=True):
         right, top, bottom = float(x) + 6.5 * len(name), float(y) - 10.5, float(y) + 2.5
 
         def distance(place: Place, box: tuple[float, ...] = (float(x), right, top, bottom)) -> float:
             return max(box[0] - place[0], place[0] - box[1], 0) + max(box[2] - place[1], place[1] - box[3], 0)
 
-        own = distance(ours(drawing)[number])
+        own = distance(next(filled if (aligned, name) in run else hollow))
         assert 3 < own < 25
         assert own <= min(distance(place) for place in (*ours(drawing), *theirs(drawing))) + 0.5
+    assert not [*filled, *hollow]
+
+
+def panels_of(drawing: str, names: str) -> list[str]:
+    """The number of aligned rows of the panel that each name is in."""
+    found: list[str] = []
+    for panel in re.finditer(r"(.*?)>cifar10, ([\d,]+) aligned rows", drawing, flags=re.DOTALL):
+        found += [panel[2]] * len(re.findall(rf">(?:{names})<", panel[1]))
+    return found
 
 
 def test_the_picture_needs_nothing_else_and_is_the_same_every_time() -> None:

@@ -3,7 +3,8 @@
 import argparse
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,28 +19,48 @@ from vesica.report.sheet import add_legend, head, sheet, standalone, write
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Marked = tuple[Entry, Point]
+Place = tuple[float, float]  # bytes, metric
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A method in a panel: where it came out here, where it was published, or both."""
+
+    title: str
+    method: str
+    ours: Place | None
+    published: Place | None
+
+    @property
+    def point(self) -> Point:
+        """Where its name belongs; the curve is the line from ours to the published."""
+        both = () if self.ours is None or self.published is None else (self.ours, self.published)
+        place = self.ours or self.published
+        assert place is not None
+        return Point(self.title, *place, 0.0, both)
 
 
 def picture(lines: Sequence[Line], published: Mapping[str, Published]) -> str:
     """A panel for each number of aligned rows of which something is published, the figures by recipe.
 
-    The same results give the same bytes.
+    What was published and has not been run on so many rows is there too. The same results give the same bytes.
     """
-    panels: dict[tuple[str, int], list[Marked]] = {}
+    panels: dict[tuple[str, int, str], list[Mark]] = {}
     for entry in together(last_given(lines)):
         if entry.sent:  # nothing has no place on a logarithmic axis
-            panels.setdefault((entry.data, entry.aligned), []).append((entry, point_of(entry, published)))
-    panels = {place: found for place, found in panels.items() if any(point.curve for _, point in found)}
-    marked = [each for found in panels.values() for each in found]
-    if not marked:
+            panels.setdefault((entry.data, entry.aligned, entry.metric), []).append(mark_of(entry, published))
+    panels = {place: marks for place, marks in panels.items() if any(mark.published for mark in marks)}
+    if not panels:
         raise InputError("no result has a published figure: give results and figures of one paper")
+    for place, marks in panels.items():
+        marks += only_published(*place, published, run={mark.title for mark in marks})
     title = "Metric on test rows against bytes, ours and the published"
     figure = sheet(title, len(panels), columns=2, panel=(6.4, 5.4), right=0.96, gaps=(0.15, 0.28))
-    for axes, (_, found) in zip(figure.axes, sorted(panels.items()), strict=True):
-        draw_panel(axes, found)
+    for axes, (place, marks) in zip(figure.axes, sorted(panels.items()), strict=True):
+        draw_panel(axes, *place, marks)
     hollow = {"color": SOFT, "marker": "o", "linewidth": 0.8, "markerfacecolor": PAPER}
-    add_legend(figure, looks_of([entry for entry, _ in marked]) | {"hollow, joined to ours: published": hollow})
+    looks = looks_of(mark.method for marks in panels.values() for mark in marks)
+    add_legend(figure, looks | {"hollow: published, joined to ours where we have run it": hollow})
     return standalone(figure, title)
 
 
@@ -50,27 +71,44 @@ def last_given(lines: Sequence[Line]) -> list[Line]:
     return [line for title, line in zip(titles, lines, strict=True) if line["config_hash"] == last[title]]
 
 
-def point_of(entry: Entry, published: Mapping[str, Published]) -> Point:
-    """The mean of the seeds; its curve leads to the published figure, where there is one with its bytes."""
-    run, ours = entry.runs[0], (entry.sent, statistics.fmean(entry.values))
+def mark_of(entry: Entry, published: Mapping[str, Published]) -> Mark:
+    """The mean of the seeds, and the published figure where there is one with its bytes."""
+    run = entry.runs[0]
     figures = figures_for(setting_of(run), settings_of(run), published.get(run.get("table", ""), {}))
-    if not {"MB", entry.metric} <= figures.keys():
-        return Point(entry.title, *ours, 0.0, ())
-    return Point(entry.title, *ours, 0.0, (ours, (1e6 * float(figures["MB"]), float(figures[entry.metric]))))
+    ours = (entry.sent, statistics.fmean(entry.values))
+    return Mark(entry.title, entry.method, ours, place_of(figures, entry.metric))
 
 
-def draw_panel(axes: "Axes", found: Sequence[Marked]) -> None:
-    """A filled shape a method, over the hollow one of the published figure; a thin line between them."""
-    for entry, point in found:
-        family = family_of(entry.method)
+def only_published(
+    data: str, aligned: int, metric: str, published: Mapping[str, Published], *, run: Collection[str]
+) -> list[Mark]:
+    """What was published of so many rows under a title that was not run on them."""
+    figures = {
+        key[0]: told for table in published.values() for key, told in table.items() if key[1:] == (data, f"{aligned:,}")
+    }
+    places = {title: place_of(told, metric) for title, told in figures.items() if title not in run}
+    return [Mark(title, title.split(" + ")[0], None, place) for title, place in places.items() if place is not None]
+
+
+def place_of(figures: Mapping[str, str], metric: str) -> Place | None:
+    return (1e6 * float(figures["MB"]), float(figures[metric])) if {"MB", metric} <= figures.keys() else None
+
+
+def draw_panel(axes: "Axes", data: str, aligned: int, metric: str, marks: Sequence[Mark]) -> None:
+    """A filled shape a method, the hollow one of the published figure, and a thin line between them."""
+    for mark in marks:
+        family = family_of(mark.method)
         look: dict[str, Any] = {"color": family.colour, "marker": family.marker, "markersize": 8}
-        if point.curve:
-            axes.plot(*zip(*point.curve, strict=True), linewidth=0.8, markevery=[1], markerfacecolor=PAPER, **look)
-        axes.plot(point.x, point.y, zorder=3, markerfacecolor=family.colour if family.filled else PAPER, **look)
-    entry, points = found[0][0], [point for _, point in found]
+        if mark.point.curve:
+            axes.plot(*zip(*mark.point.curve, strict=True), linewidth=0.8, color=family.colour)
+        if mark.published:
+            axes.plot(*mark.published, markerfacecolor=PAPER, **look)
+        if mark.ours:
+            axes.plot(*mark.ours, zorder=3, markerfacecolor=family.colour if family.filled else PAPER, **look)
+    points = [mark.point for mark in marks]
     frame(axes, points, BYTES, room=(2, 3))
-    head(axes, f"{entry.data}, {entry.aligned:,} aligned rows", entry.metric)
-    label_points(axes, points, [], rivals=[at for point in points for at in ((point.x, point.y), *point.curve)])
+    head(axes, f"{data}, {aligned:,} aligned rows", metric)
+    label_points(axes, points, [], rivals=[place for mark in marks for place in (mark.ours, mark.published) if place])
 
 
 def main() -> int:

@@ -3,7 +3,7 @@
 import argparse
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +60,11 @@ def picture(found: Sequence[Entry], *, aligned: int) -> str:
     figure = sheet(title, len(panels), columns=2, panel=(6.4, 4.6), right=0.92)
     for axes, (data, of_data) in zip(figure.axes, panels.items(), strict=True):
         draw_panel(axes, data, of_data)
-    add_legend(figure, looks_of([entry for of_data in panels.values() for entry in of_data]))
+    shown = [entry for of_data in panels.values() for entry in of_data]
+    looks = looks_of(entry.method for entry in shown if entry.sent)
+    if any(not entry.sent for entry in shown):
+        looks["reference: the host alone, sends nothing"] = {"color": SOFT, "linewidth": 1, "linestyle": (0, (5, 4))}
+    add_legend(figure, looks)
     return standalone(figure, title)
 
 
@@ -81,20 +85,19 @@ def draw_panel(axes: "Axes", data: str, found: Sequence[Entry]) -> None:
     label_points(axes, points, levels)
 
 
-def looks_of(found: Sequence[Entry]) -> dict[str, dict[str, Any]]:
-    shown = [family for family in (*FAMILIES, OTHERS) if any(family_of(e.method) is family for e in found if e.sent)]
-    looks: dict[str, dict[str, Any]] = {
-        f.title: {
-            "color": f.colour,
-            "marker": f.marker,
+def looks_of(methods: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The shape of each family that some method is of."""
+    shown = {family_of(method) for method in methods}
+    return {
+        family.title: {
+            "color": family.colour,
+            "marker": family.marker,
             "linestyle": "",
-            "markerfacecolor": f.colour if f.filled else "none",
+            "markerfacecolor": family.colour if family.filled else "none",
         }
-        for f in shown
+        for family in (*FAMILIES, OTHERS)
+        if family in shown
     }
-    if any(not entry.sent for entry in found):
-        looks["reference: the host alone, sends nothing"] = {"color": SOFT, "linewidth": 1, "linestyle": (0, (5, 4))}
-    return looks
 
 
 def main() -> int:
