@@ -134,7 +134,7 @@ def operations(images: Tensor, encoder: str) -> int:
     model = network(images, encoder)
     labels = torch.arange(BATCH, device=images.device) % CLASSES
     with labelling(model) as labeller, FlopCounterMode(display=False) as counter:
-        see = Seeing(ImageViews(), labelled="weak", mixed_views=False)
+        see = Seeing(ImageViews(), labelled="weak")
         losses = Losses(model, labeller, FixMatch(FixedThreshold()))
         supervised, unsupervised = losses(*see(images[:BATCH], labels, images[BATCH : (1 + MU) * BATCH]))
         (supervised + unsupervised).backward()

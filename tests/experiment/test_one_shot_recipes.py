@@ -82,7 +82,6 @@ def test_table1_has_the_papers_kind_of_encoder_and_the_one_that_hold_out_images_
         ("quick-wide", "weak"): 8,
     }
     few_shot = {(case.overlap, case.encoder) for case in made if isinstance(case.method, FewShot)}
-    assert not any(case.method.mixed_views for case in made if isinstance(case.method, FewShot))
     assert few_shot == {(overlap, encoder) for overlap in (256, 512, 1024, 2048) for encoder in (None, ENCODER)}
     assert {case.encoder for case in cases("tune-guests")} == {"wrn", "quick", "quick-wide"}
 

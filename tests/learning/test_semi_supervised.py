@@ -422,50 +422,6 @@ def test_images_learn() -> None:
     assert (model(images.byte()).argmax(dim=1) == labels).float().mean() > 0.95
 
 
-class OneBatch(nn.Module):
-    """Remembers what it was shown: without batch norm labelled and strong views together, then weak ones."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(8, 2)
-        self.shown: list[Tensor] = []
-
-    def forward(self, rows: Tensor) -> Tensor:
-        self.shown.append(rows.detach())
-        return self.linear(rows.flatten(1))
-
-
-@pytest.mark.parametrize("mixed_views", [False, True])
-def test_only_strong_views_of_unlabelled_images_are_mixed(mixed_views: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every image is of one colour of its own, so that a mixture of two is of neither's; the loss is told the parts."""
-    told: list[Any] = []
-    forward = FixMatch.forward
-    monkeypatch.setattr(FixMatch, "forward", lambda *given: (told.append(given[3]), forward(*given))[1])
-    images = (torch.arange(40.0) ** 2).view(40, 1, 1, 1).expand(40, 2, 2, 2).contiguous()
-    model = OneBatch()
-    rows, steps = torch.arange(40), {"steps": 1, "batch_size": 4, "mu": 3, "mixed_views": mixed_views}
-    torch.manual_seed(0)
-    settings = {"labelled": rows[:10], "labels": rows[:10] % 2, "unlabelled": rows[10:], "classes": 2}
-    semi_supervised(model, images, views=Untouched(), **settings, **steps)
-    together, weak = (shown.flatten(1)[:, 0] for shown in model.shown)
-    labelled, strong = together.split([4, 12])
-    assert set(labelled.tolist()) | set(weak.tolist()) <= set(images[:, 0, 0, 0].tolist())
-    if not mixed_views:
-        assert torch.equal(strong, weak)
-        assert told == [None]
-        return
-    own = (strong - weak.roll(1)) / (weak - weak.roll(1))
-    differ = weak != weak.roll(1)
-    assert bool(((own[differ] >= 0.5 - 1e-4) & (own[differ] <= 1 + 1e-4)).all())
-    assert len(set(own[differ].tolist())) > 6
-    torch.testing.assert_close(told[0][differ], own[differ], atol=1e-4, rtol=0)
-
-
-def test_rows_of_a_table_are_never_mixed() -> None:
-    plain, asked = (fit(network(), steps=20, mixed_views=mixed_views) for mixed_views in (False, True))
-    assert all(torch.equal(*pair) for pair in zip(plain.parameters(), asked.parameters(), strict=True))
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

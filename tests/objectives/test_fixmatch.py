@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch, mixture, unlabelled_loss
+from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch, unlabelled_loss
 
 
 def logits(rows: int = 20, classes: int = 3, *, seed: int = 0) -> Tensor:
@@ -34,29 +34,6 @@ def test_the_loss_is_that_of_a_loop_over_rows(temperature: float) -> None:
     assert 0 < confident < 20
     loss = FixMatch(FixedThreshold(0.8), temperature=temperature)(weak, strong)
     assert loss.item() == pytest.approx(total / 20, rel=1e-5)
-
-
-def test_the_loss_of_a_mixture_is_that_of_both_its_rows_by_their_parts() -> None:
-    weak, strong = logits(seed=1), logits(seed=2)
-    own = torch.rand(20, generator=torch.Generator().manual_seed(3))
-    total = 0.0
-    for row, part in enumerate(own.tolist()):
-        for source, weight in ((row, part), ((row - 1) % 20, 1 - part)):
-            probabilities = softmax(weak[source].tolist())
-            if max(probabilities) >= 0.8:
-                total -= weight * math.log(softmax(strong[row].tolist())[probabilities.index(max(probabilities))])
-    loss = FixMatch(FixedThreshold(0.8))(weak, strong, own)
-    assert loss.item() == pytest.approx(total / 20, rel=1e-5)
-    whole = FixMatch(FixedThreshold(0.8))(weak, strong, torch.ones(20))
-    assert whole.item() == pytest.approx(FixMatch(FixedThreshold(0.8))(weak, strong).item(), rel=1e-6)
-
-
-def test_a_mixture_is_of_a_view_and_the_one_before() -> None:
-    views = torch.tensor([0.0, 1.0, 4.0]).view(3, 1, 1, 1).expand(3, 2, 2, 2)
-    together = mixture(views, torch.tensor([1.0, 0.75, 0.5]))
-    assert together.shape == views.shape
-    assert together[:, 0, 0, 0].tolist() == [0.0, 0.75, 2.5]
-    assert torch.equal(together[:, 1, 1, 0], together[:, 0, 0, 1])
 
 
 def test_the_published_threshold_is_95_percent() -> None:

@@ -20,7 +20,7 @@ from vesica.learning.recording import compiled, drawn_ahead, keep_layout, mixed_
 from vesica.learning.resume import Resume, Stateful, Straight
 from vesica.learning.training import Stopping, evaluate
 from vesica.metrics import Task
-from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch, mixture
+from vesica.objectives import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch
 
 Threshold = Literal["fixed", "adaptive"]
 Align = Literal["none", "uniform", "labels", "left"]
@@ -70,7 +70,6 @@ def semi_supervised(
     threshold: Threshold = "fixed",
     align: Align = "none",
     labelled_views: LabelledViews = "weak",
-    mixed_views: bool = False,
     temperature: float = 1.0,
     ema: float = 0.999,
     learning_rate: float = 0.03,
@@ -85,8 +84,7 @@ def semi_supervised(
     `labelled` and `unlabelled` are positions in `inputs`, `labels` go with `labelled`. A step draws `batch_size`
     labelled rows and `mu` times as many unlabelled ones, with replacement, so that any number of them will do;
     without unlabelled rows it is supervised training. FixMatch shows the model weak views of the labelled rows;
-    `labelled_views` "both" adds strong ones, against learning few labels by heart; with `mixed_views` a strong view of
-    an unlabelled image is a mixture of two, and so is its label. `ema` 0 gives the last weights.
+    `labelled_views` "both" adds strong ones, against learning few labels by heart. `ema` 0 gives the last weights.
     With `stopping` the averaged weights that were best on its rows are given back, looked at every hundred steps (or
     a two-hundredth of all, in a longer run). On a GPU the step is compiled, recorded, and in bfloat16 where that is
     safe. Parties that `meet` train side by side, each to what it would come to alone.
@@ -109,7 +107,7 @@ def semi_supervised(
     rate = torch.zeros((), device=device)  # a tensor, so that a recorded step sees it change
     stride = max(LOOK_EVERY, math.ceil(steps / MOST_LOOKS))
     with labelling(model) as labeller:
-        see = compiled(Seeing(views, labelled=labelled_views, mixed_views=mixed_views), device)
+        see = compiled(Seeing(views, labelled=labelled_views), device)
         losses = compiled(Losses(model, labeller, objective), device)
 
         def draw() -> Seen:
@@ -156,33 +154,25 @@ def cosine(done: float) -> float:
     return math.cos(7 / 16 * math.pi * done)
 
 
-Seen = tuple[Tensor, Tensor, Tensor, Tensor]  # views to learn from, labels of the first of them, weak views, parts
+Seen = tuple[Tensor, Tensor, Tensor]  # views to learn from, labels of the first of them, weak views
 
 
 class Seeing:
-    """Views of labelled rows, with their labels, and of others: what a step learns from, then the others' weak views.
+    """Views to learn from, of labelled rows, with their labels, and of others; then weak views of the others."""
 
-    Last come the parts that strong views have in their mixtures; none, where nothing is mixed.
-    """
-
-    def __init__(self, views: Views, *, labelled: LabelledViews, mixed_views: bool) -> None:
+    def __init__(self, views: Views, *, labelled: LabelledViews) -> None:
         self._views = views
         self._labelled = labelled
-        self._mixed = mixed_views
 
     def __call__(self, rows: Tensor, labels: Tensor, others: Tensor) -> Seen:
         if self._labelled == "both":
             rows, labels = torch.cat(self._views.both(rows)), labels.repeat(2)
         else:
             rows = self._views.weak(rows)
-        own = torch.empty(0, device=rows.device)
         if not len(others):
-            return rows, labels, others, own
+            return rows, labels, others
         weak, strong = self._views.both(others)
-        if self._mixed and others.ndim == 4:  # codes of categories cannot be mixed
-            own = 0.5 + torch.rand(len(others), device=others.device) / 2
-            strong = mixture(strong, own)
-        return torch.cat([rows, strong]), labels, weak, own
+        return torch.cat([rows, strong]), labels, weak
 
 
 class Losses:
@@ -193,7 +183,7 @@ class Losses:
         self._labeller = labeller
         self._objective = objective
 
-    def __call__(self, seen: Tensor, labels: Tensor, weak: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, seen: Tensor, labels: Tensor, weak: Tensor) -> tuple[Tensor, Tensor]:
         with mixed_precision(seen.device):
             logits = _logits(self._model, seen)  # all at once, so that batch norm sees one distribution and not two
             of_rows, of_strong = logits.split([len(labels), len(weak)])
@@ -202,7 +192,7 @@ class Losses:
                 return supervised, torch.zeros((), device=seen.device)
             with torch.no_grad():
                 of_weak = _logits(self._labeller, weak)
-            return supervised, self._objective(of_weak, of_strong, own if len(own) else None)
+            return supervised, self._objective(of_weak, of_strong)
 
 
 def _logits(model: nn.Module, rows: Tensor) -> Tensor:

@@ -73,7 +73,6 @@ class OneShot:
     threshold: Threshold = "adaptive"
     align: Align = "none"
     labelled_views: LabelledViews = "weak"
-    mixed_views: bool = False  # strong views of unlabelled images, two in one (mixup); tables have none
     strong_chance: float = 0.5  # of each of the two operations of a strong view to be applied; tables have none
     temperature: float = 1.0
     ema: float = 0.999
@@ -237,7 +236,6 @@ class OneShot:
             threshold=self.threshold,
             align=self.align,
             labelled_views=self.labelled_views,
-            mixed_views=self.mixed_views,
             temperature=self.temperature,
             ema=self.ema,
             learning_rate=self.learning_rate,

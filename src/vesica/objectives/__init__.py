@@ -1,6 +1,6 @@
 """Losses that know no models: plain torch, useful without federation."""
 
-from vesica.objectives.fixmatch import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch, mixture, unlabelled_loss
+from vesica.objectives.fixmatch import AdaptiveThreshold, Alignment, FixedThreshold, FixMatch, unlabelled_loss
 from vesica.objectives.nat import assign, assign_each, distance, points_on_sphere
 from vesica.objectives.self_supervised import MoCo, Pair, Scarf, SimCLR, SimSiam, info_nce, negative_cosine
 
@@ -18,7 +18,6 @@ __all__ = [
     "assign_each",
     "distance",
     "info_nce",
-    "mixture",
     "negative_cosine",
     "points_on_sphere",
     "unlabelled_loss",

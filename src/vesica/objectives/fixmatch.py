@@ -6,7 +6,7 @@ from torch.nn import functional
 
 
 def unlabelled_loss(strong_logits: Tensor, pseudo_labels: Tensor, *, confident: Tensor) -> Tensor:
-    """Cross entropy where confident, (rows,) of bool or weights, and nothing elsewhere: the mean over all rows."""
+    """Cross entropy where confident, (rows,) of bool, and nothing elsewhere: the mean over all rows."""
     losses = functional.cross_entropy(strong_logits, pseudo_labels, reduction="none")
     return (losses * confident).mean()
 
@@ -80,22 +80,7 @@ class FixMatch(nn.Module):
         self.temperature = temperature
         self.alignment = alignment or nn.Identity()
 
-    def forward(self, weak_logits: Tensor, strong_logits: Tensor, own: Tensor | None = None) -> Tensor:
-        """The mean loss of the rows; `own`, (rows,), where each strong view is a mixture."""
+    def forward(self, weak_logits: Tensor, strong_logits: Tensor) -> Tensor:
         probabilities: Tensor = self.alignment((weak_logits.detach().float() / self.temperature).softmax(dim=1))
         confident: Tensor = self.threshold(probabilities)
-        labels = probabilities.argmax(dim=1)
-        if own is None:
-            return unlabelled_loss(strong_logits, labels, confident=confident)
-        loss = unlabelled_loss(strong_logits, labels, confident=confident * own)
-        return loss + unlabelled_loss(strong_logits, labels.roll(1), confident=confident.roll(1) * (1 - own))
-
-
-def mixture(views: Tensor, own: Tensor) -> Tensor:
-    """Each view a mixture with that of the row before, of which `own`, (rows,), is its own part (Zhang et al., 2018).
-
-    Whoever must name both of two rows in a mixture is less sure of either: a network that learns from labels of its own
-    making gets less stuck in wrong ones (Arazo et al., 2020).
-    """
-    part = own.view(-1, *(1 for _ in views.shape[1:]))
-    return part * views + (1 - part) * views.roll(1, dims=0)
+        return unlabelled_loss(strong_logits, probabilities.argmax(dim=1), confident=confident)
