@@ -179,8 +179,9 @@ def test_cheap_cases_run_and_become_rows() -> None:
 
 
 def that_count(settings: dict[str, Any]) -> dict[str, Any]:
-    """Without the rate of more rounds where there are none."""
-    idle = () if settings.get("more_epochs") else ("more_learning_rate",)
+    """Without the rate of more rounds where there are none, and without a setting that is gone where it was off."""
+    idle = [] if settings.get("more_epochs") else ["more_learning_rate"]
+    idle += [] if settings.get("mixed_views") else ["mixed_views"]
     return {name: value for name, value in settings.items() if name not in idle}
 
 
