@@ -7,6 +7,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -84,6 +85,16 @@ def test_table1_has_the_papers_kind_of_encoder_and_the_one_that_hold_out_images_
     few_shot = {(case.overlap, case.encoder) for case in made if isinstance(case.method, FewShot)}
     assert few_shot == {(overlap, encoder) for overlap in (256, 512, 1024, 2048) for encoder in (None, ENCODER)}
     assert {case.encoder for case in cases("tune-guests")} == {"wrn", "quick", "quick-wide"}
+
+
+def test_few_shots_second_training_is_set_beside_one_that_no_row_joins() -> None:
+    made = [case for case in cases("tune-few-shot") if not case.seed]
+    alone = {case.data: case.method for case in made if case.method.thresholds == (1.0,)}
+    for data, method in alone.items():
+        others = [replace(case.method, thresholds=(1.0,)) for case in made if case.data == data]
+        assert others.count(method) >= 2
+    assert set(alone) == {"fashion-mnist-guests", "cifar10"}
+    assert all(case.hold_out and case.method.guest_patience == 0 for case in made)
 
 
 def test_the_other_papers_methods_learn_from_the_same_aligned_rows_of_table1(
