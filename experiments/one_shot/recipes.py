@@ -97,7 +97,7 @@ def cifar(overlap: int) -> FewShot:
         host_learning_rate=1e-3,
         host_weight_decay=0.0,
         join="unit",
-        thresholds=(0.95,),  # the guests have learned the validation rows by heart: these cannot choose it
+        thresholds=(0.95,),  # or 1: the guests have learned the validation rows by heart, which say no more than that
         finetune_iterations=FINETUNE[overlap],
     )
 
@@ -231,7 +231,7 @@ def tune_cifar(seeds: int) -> Sequence[Case]:
 
 
 def tune_guests(seeds: int) -> Sequence[Case]:
-    """The encoder that the guests learn on CIFAR-10, in short runs on images held out."""
+    """The encoder that the guests learn with on CIFAR-10, in short runs on images held out."""
     chosen = replace(one_shot_of(cifar(256)), guest_steps=8_000, align="uniform")
     return [
         Case(chosen, "cifar10", seed, overlap=256, hold_out=True, encoder=encoder)
@@ -243,7 +243,8 @@ def tune_guests(seeds: int) -> Sequence[Case]:
 def tune_few_shot(seeds: int) -> Sequence[Case]:
     """What few-shot's second training gains, on training images held out.
 
-    With a t of 1 no row joins, which says what the training gains by itself. And where pseudo-labels are drawn to, in
+    With a t of 1 no row joins, which says what the training gains by itself. A result's statement has the t it had:
+    that is 1 too where the validation rows say that no other is worth it. And where pseudo-labels are drawn to, in
     both trainings on CIFAR-10. The guests learn the labels of the validation rows too, as in `table1`.
     """
     chosen = replace(cifar(256), guest_steps=20_000, steps_again=10_000, finetune_iterations=0)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from vesica.augmentations import ImageViews, TableViews
 from vesica.errors import InputError
 from vesica.learning.resume import Stateful
-from vesica.learning.semi_supervised import cosine, semi_supervised
+from vesica.learning.semi_supervised import LabelledViews, Seeing, cosine, semi_supervised
 from vesica.models import CNN0, MLP, EncoderSpec, TabularEncoder
 from vesica.objectives import FixMatch
 from vesica.protocol.resumable import pack, unpack
@@ -280,6 +280,22 @@ def test_strong_views_of_labelled_rows_keep_their_labels() -> None:
     fit(model, steps=1, ema=0.0, weight_decay=0.0, labelled_views="both", **settings)
     assert model.weight.abs().max() < 1e-8
     torch.testing.assert_close(model.bias.detach(), 0.03 * 1.9 * torch.tensor([-0.5, 0.5]))
+
+
+@pytest.mark.parametrize(("views", "shown"), [("weak", [0.25, 1.25]), ("both", [0.25, 1.25, 0.5, 1.5])])
+def test_each_view_of_a_labelled_row_has_its_label(views: LabelledViews, shown: list[float]) -> None:
+    class Moved(Untouched):
+        def weak(self, rows: Tensor) -> Tensor:
+            return rows + 0.25
+
+        def both(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+            return rows + 0.25, rows + 0.5
+
+    rows, labels, others = torch.tensor([[0.0], [1.0]]), torch.tensor([0, 1]), torch.tensor([[7.0]])
+    seen, of_rows, weak = Seeing(Moved(), labelled=views)(rows, labels, others)
+    assert seen.flatten().tolist() == [*shown, 7.5]
+    assert of_rows.tolist() == [int(value) for value in shown]
+    assert weak.flatten().tolist() == [7.25]
 
 
 def test_one_step_is_sgd_on_both_losses() -> None:

@@ -120,8 +120,15 @@ def test_where_nothing_is_published_of_so_many_rows_there_is_no_panel() -> None:
 
 def test_what_was_published_of_as_many_rows_and_not_run_is_hollow_and_has_a_name() -> None:
     told = paper(("one-shot", 1, 0.8), ("split-nn", 100, 0.3), ("few-shot + finetune", 10, 0.9), aligned=("256", "512"))
-    without_bytes = {("few-shot", "cifar10", "256"): {"accuracy": "0.8", "rounds": "5"}}
-    drawing = picture([ONCE], {"table1": told["table1"] | without_bytes, "again": told["table1"]})
+    figures = {"MB": "5", "accuracy": "0.5"}
+    elsewhere = {
+        ("few-shot", "cifar10", "256"): {"accuracy": "0.8", "rounds": "5"},
+        ("local-only", "cifar10", "256"): {"accuracy": "0.3", "MB": "0"},
+        ("fedbcd", "mnist", "256"): figures,
+        ("fedcvt", "cifar10", "256", "host=1"): figures,
+    }
+    drawing = picture([ONCE], {"table1": told["table1"] | elsewhere, "again": told["table1"]})
+    assert not {"local-only", "fedbcd", "fedcvt"} & set(words(drawing))
     assert [words(drawing).count(name) for name in ("one-shot", "split-nn", "few-shot + finetune", "few-shot")] == [
         1,
         1,
@@ -134,6 +141,28 @@ def test_what_was_published_of_as_many_rows_and_not_run_is_hollow_and_has_a_name
     assert split[0] - few[0] == pytest.approx(few[0] - once[0])
     assert few[1] < once[1] < split[1]
     assert {"few messages", "a batch at a time"} <= set(words(drawing))
+
+
+def test_what_was_published_of_a_thousand_rows_or_more_is_found_too() -> None:
+    told = paper(("one-shot", 1, 0.8), ("split-nn", 100, 0.3), aligned=("1,024",))
+    drawing = picture([line("one-shot", 1, 0.7, aligned=1024)], told)
+    assert (len(ours(drawing)), len(theirs(drawing))) == (1, 2)
+
+
+def test_what_was_run_and_sent_nothing_is_not_said_to_be_published_alone() -> None:
+    drawing = picture([ONCE, line("local-only", 0, 0.3)], paper(("one-shot", 1, 0.8), ("local-only", 1, 0.4)))
+    assert "local-only" not in words(drawing)
+
+
+def test_two_recipes_that_publish_one_title_differently_are_refused() -> None:
+    other = {**BOTH, "again": paper(("split-nn", 1000, 0.4))["table1"]}
+    with pytest.raises(InputError, match="two published figures are for split-nn on cifar10: give results of one"):
+        picture([ONCE], other)
+
+
+def test_our_own_are_filled_even_where_their_family_is_hollow_elsewhere() -> None:
+    drawing = picture([ONCE, line("pooled", 5, 0.9)], paper(("one-shot", 1, 0.8)))
+    assert (len(shapes(drawing, "soft")), len(theirs(drawing))) == (1, 1)
 
 
 def test_colours_and_shapes_are_those_of_families() -> None:

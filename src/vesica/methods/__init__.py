@@ -81,6 +81,8 @@ def make_method(name: str, settings: Mapping[str, str] | None = None) -> Method:
 
 def read_method(name: str, config: Mapping[str, Any]) -> Method:
     """A method from its hyper-parameters as `config_of` gave them."""
+    for field in config.keys() - {field.name for field in dataclasses.fields(METHODS[name])}:
+        raise InputError(f"method '{name}' has no field '{field}' here: it was run by another version, run it anew")
     made: Method = METHODS[name](
         **{k: tuple(value) if isinstance(value, list) else value for k, value in config.items()}
     )

@@ -46,21 +46,24 @@ def picture(lines: Sequence[Line], published: Mapping[str, Published]) -> str:
     What was published and has not been run on so many rows is there too. The same results give the same bytes.
     """
     panels: dict[tuple[str, int, str], list[Mark]] = {}
-    for entry in together(last_given(lines)):
-        if entry.sent:  # nothing has no place on a logarithmic axis
+    entries = together(last_given(lines))
+    for entry in entries:
+        if entry.sent:
             panels.setdefault((entry.data, entry.aligned, entry.metric), []).append(mark_of(entry, published))
     panels = {place: marks for place, marks in panels.items() if any(mark.published for mark in marks)}
     if not panels:
         raise InputError("no result has a published figure: give results and figures of one paper")
     for place, marks in panels.items():
-        marks += only_published(*place, published, run={mark.title for mark in marks})
+        run = {entry.title for entry in entries if (entry.data, entry.aligned) == place[:2]}
+        marks += only_published(*place, published, run=run)
     title = "Metric on test rows against bytes, ours and the published"
     figure = sheet(title, len(panels), columns=2, panel=(6.4, 5.4), right=0.96, gaps=(0.15, 0.28))
     for axes, (place, marks) in zip(figure.axes, sorted(panels.items()), strict=True):
         draw_panel(axes, *place, marks)
     hollow = {"color": SOFT, "marker": "o", "linewidth": 0.8, "markerfacecolor": PAPER}
     looks = looks_of(mark.method for marks in panels.values() for mark in marks)
-    add_legend(figure, looks | {"hollow: published, joined to ours where we have run it": hollow})
+    filled = {title: look | {"markerfacecolor": look["color"]} for title, look in looks.items()}
+    add_legend(figure, filled | {"hollow: published, joined to ours where we have run it": hollow})
     return standalone(figure, title)
 
 
@@ -83,15 +86,21 @@ def only_published(
     data: str, aligned: int, metric: str, published: Mapping[str, Published], *, run: Collection[str]
 ) -> list[Mark]:
     """What was published of so many rows under a title that was not run on them."""
-    figures = {
-        key[0]: told for table in published.values() for key, told in table.items() if key[1:] == (data, f"{aligned:,}")
-    }
-    places = {title: place_of(told, metric) for title, told in figures.items() if title not in run}
-    return [Mark(title, title.split(" + ")[0], None, place) for title, place in places.items() if place is not None]
+    found: dict[str, Place] = {}
+    for table in published.values():
+        for (title, *where), figures in table.items():
+            place = place_of(figures, metric)
+            if where != [data, f"{aligned:,}"] or title in run or place is None:
+                continue
+            if found.setdefault(title, place) != place:
+                raise InputError(f"two published figures are for {title} on {data}: give results of one recipe")
+    return [Mark(title, title.split(" + ")[0], None, place) for title, place in found.items()]
 
 
 def place_of(figures: Mapping[str, str], metric: str) -> Place | None:
-    return (1e6 * float(figures["MB"]), float(figures[metric])) if {"MB", metric} <= figures.keys() else None
+    """None without both numbers; nothing sent has no place on a logarithmic axis."""
+    sent = 1e6 * float(figures.get("MB", 0))
+    return (sent, float(figures[metric])) if sent and metric in figures else None
 
 
 def draw_panel(axes: "Axes", data: str, aligned: int, metric: str, marks: Sequence[Mark]) -> None:
@@ -99,12 +108,12 @@ def draw_panel(axes: "Axes", data: str, aligned: int, metric: str, marks: Sequen
     for mark in marks:
         family = family_of(mark.method)
         look: dict[str, Any] = {"color": family.colour, "marker": family.marker, "markersize": 8}
-        if mark.point.curve:
-            axes.plot(*zip(*mark.point.curve, strict=True), linewidth=0.8, color=family.colour)
+        if mark.ours and mark.published:
+            axes.plot(*zip(mark.ours, mark.published, strict=True), linewidth=0.8, color=family.colour)
         if mark.published:
             axes.plot(*mark.published, markerfacecolor=PAPER, **look)
         if mark.ours:
-            axes.plot(*mark.ours, zorder=3, markerfacecolor=family.colour if family.filled else PAPER, **look)
+            axes.plot(*mark.ours, zorder=3, **look)
     points = [mark.point for mark in marks]
     frame(axes, points, BYTES, room=(2, 3))
     head(axes, f"{data}, {aligned:,} aligned rows", metric)
@@ -121,7 +130,7 @@ def main() -> int:
     def draw() -> str:
         lines = [line for file in asked.results for line in read_lines(file)]
         recipes = {line["table"] for line in lines if "table" in line}
-        return picture(lines, {recipe: read_published(asked.published, tables=[recipe]) for recipe in recipes})
+        return picture(lines, {recipe: read_published(asked.published, tables=[recipe]) for recipe in sorted(recipes)})
 
     return write(asked.out, draw)
 

@@ -330,6 +330,11 @@ def test_a_sweep_runs_the_same_rows_with_each_value(tmp_path: Path) -> None:
     (tmp_path / "bank.csv").write_text((tmp_path / "bank.csv").read_text().replace("p001", "q001"))
     with pytest.raises(RunFolderError, match="is of other rows than its data set or"):
         remake_federation(tmp_path / "run")
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    run["config"]["method"]["gone"] = False
+    (tmp_path / "run" / "run.json").write_text(json.dumps(run))
+    with pytest.raises(InputError, match="'one-shot' has no field 'gone' here: it was run by another version"):
+        remake_federation(tmp_path / "run")
 
 
 def write_tables(folder: Path) -> None:
