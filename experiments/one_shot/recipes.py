@@ -97,7 +97,7 @@ def cifar(overlap: int) -> FewShot:
         host_learning_rate=1e-3,
         host_weight_decay=0.0,
         join="unit",
-        thresholds=(0.95,),  # or 1: the guests have learned the validation rows by heart, which say no more than that
+        thresholds=(0.95,),  # or 1: rows that the guests have learned by heart cannot choose among more
         finetune_iterations=FINETUNE[overlap],
     )
 
