@@ -149,6 +149,11 @@ def test_one_shot_alone_has_the_settings_of_table1() -> None:
     for case in cases("one-shot-cifar"):
         assert type(case.method) is OneShot
         assert vars(case.method).items() <= vars(whole[case.overlap]).items()
+    quicker = cases("one-shot-cpu")
+    assert {case.overlap for case in quicker} == set(whole)
+    for case in quicker:
+        given = vars(case.method).items() - vars(whole[case.overlap]).items()
+        assert given == {("guest_steps", 6_000), ("mu", 3)}
 
 
 def test_every_published_figure_of_table1_is_there() -> None:

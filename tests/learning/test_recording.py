@@ -10,8 +10,10 @@ from vesica.learning.lesson import Lesson, Schedule
 from vesica.learning.pretext import cross_tower, pretext
 from vesica.learning.recording import compiled, drawn_ahead, keep_layout, recorded
 from vesica.learning.resume import Straight
+from vesica.learning.semi_supervised import Losses
 from vesica.learning.towers import CrossTower
 from vesica.models import CNN0, EncoderSpec
+from vesica.objectives import FixedThreshold, FixMatch
 from vesica.schema import ImageSchema, TableSchema
 
 CUDA = torch.device("cuda")
@@ -143,6 +145,23 @@ def test_noise_as_targets_is_quicker_on_images_alone(images: bool, monkeypatch: 
     lesson = Lesson(encoder, rows, dim=2, view=None, schedule=schedule, resume=Straight())
     assert lesson.look(rows).dtype is torch.float32
     assert (torch.bfloat16 in seen) is images
+
+
+@pytest.mark.parametrize("has", [False, True])
+@pytest.mark.parametrize("images", [False, True])
+def test_semi_supervised_learning_is_quicker_on_images_alone(
+    images: bool, has: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vesica.learning.recording._CPU_HAS_BFLOAT16", has)
+    rows = torch.rand(8, 1, 8, 8) if images else torch.rand(8, 3)
+    model = CNN0(ImageSchema(1, 8, 8, (0.5,), (0.5,)), 2) if images else nn.Linear(3, 2)
+    seen = watch(model)
+    losses = Losses(model, copy.deepcopy(model), FixMatch(FixedThreshold(0.0)))
+    both = losses(rows, torch.tensor([0, 1]), rows[:6])
+    sum(both).backward()
+    assert (torch.bfloat16 in seen) is (images and has)
+    assert {loss.dtype for loss in both} == {torch.float32}
+    assert {weight.grad.dtype for weight in model.parameters() if weight.grad is not None} == {torch.float32}
 
 
 def watch(network: nn.Module) -> list[torch.dtype]:

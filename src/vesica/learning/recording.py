@@ -30,7 +30,7 @@ def mixed_precision(device: torch.device) -> AbstractContextManager[None]:
 
 
 def quick_precision(device: torch.device) -> AbstractContextManager[None]:
-    """The same on a CPU too, if it multiplies bfloat16 faster than float32: for learning without labels."""
+    """The same on a CPU too, if it multiplies bfloat16 faster than float32."""
     if device.type == "cpu" and _CPU_HAS_BFLOAT16:
         return torch.autocast("cpu", torch.bfloat16)
     return mixed_precision(device)
