@@ -142,5 +142,16 @@ def test_a_table_is_never_written_over(vesica: Callable[..., Any], tables: Path)
     assert Path("bank.csv").read_text() == BANK
 
 
+@pytest.mark.parametrize("out", ["bank.csv/sub", "taken", "/proc/none"])
+def test_a_place_that_cannot_be_written_to_is_refused_beforehand(
+    vesica: Callable[..., Any], tables: Path, out: str
+) -> None:
+    Path("taken/bank.csv").mkdir(parents=True)
+    answer = vesica("align", "bank.csv:id", "shop.csv:n", "--out", out)
+    assert (answer.code, answer.out) == (2, "")
+    assert "give" in answer.err
+    assert len(answer.err.splitlines()) == 1
+
+
 def test_one_of_two_is_needed_out_or_cardinality(vesica: Callable[..., Any], tables: Path) -> None:
     assert "give either --out FOLDER" in vesica("align", "bank.csv:id", "shop.csv:n").err

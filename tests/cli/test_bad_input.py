@@ -124,6 +124,12 @@ FILES = {
     "a table of no known kind": Case(RUN, ("bank.docx is not a table",), toml("bank.csv", "bank.docx")),
     "an empty CSV": Case(RUN, ("bank.csv is empty",), write("bank.csv", b"")),
     "a CSV without rows": Case(RUN, ("bank.csv", "no rows"), write("bank.csv", b"customer,default\n")),
+    "a quote that is never closed": Case(
+        RUN, ("bank.csv has lines and no row", "quote"), write("bank.csv", b'customer,default\n"1,0\n2,1\n3,0\n')
+    ),
+    "a header that is not UTF-8": Case(
+        RUN, ("bank.csv has a column", "not UTF-8"), write("bank.csv", b"customer,default,j\xe1b\n1,0,2\n2,1,3\n")
+    ),
     "a CSV that is no table": Case(RUN, ("bank.csv",), write("bank.csv", b"\x00\xff\x13\x37" * 99)),
     "a Parquet that is none": Case(RUN, ("shop.parquet cannot be read as a Parquet",), write("shop.parquet", b"PAR1")),
     "an NPZ that is none": Case(RUN, ("camera.npz cannot be read as a NPZ",), write("camera.npz", b"PK\x03\x04")),
@@ -288,6 +294,7 @@ PLACES = {
     "a report into a directory": Case(f"{RUN} --report . --out run", ("is a directory",)),
     "a run folder that is a file": Case(f"{RUN} --out bank.csv", ("bank.csv is a file",)),
     "a run folder inside a file": Case(f"{RUN} --out bank.csv/run", ("bank.csv/run cannot be made",)),
+    "a report inside a file": Case(f"{RUN} --report bank.csv/more/r.html", ("bank.csv is a file", "another place")),
     "a folder of something else": Case(f"{RUN} --out .", ("no run folder", "run.json")),
     "a folder of another run": Case(f"{RUN} --out run", ("holds another run", '"pooled" there'), unfinished()),
     "a torn run folder": Case(f"{RUN} --out run", ("run.json is torn",), torn(b'{"for')),
@@ -382,7 +389,9 @@ def test_cuda_is_refused_where_there_is_none(folder: Path, vesica: Any) -> None:
     assert_one_sentence(answer.code, answer.out, answer.err, words=("device is 'cuda'", "use cpu"))
 
 
-@pytest.mark.parametrize("name", [name for name in PLACES if name.endswith("directory") and "predict" not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in PLACES if name.endswith(("directory", "report inside a file")) and "predict" not in name]
+)
 def test_a_file_that_cannot_be_written_is_refused_before_training(folder: Path, vesica: Any, name: str) -> None:
     assert vesica(*shlex.split(PLACES[name].command)).code == 2
     assert not (folder / "run").exists()

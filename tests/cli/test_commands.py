@@ -298,4 +298,4 @@ def test_an_interruption_is_one_sentence_and_exit_code_130(tmp_path: Path) -> No
     run.send_signal(signal.SIGINT)
     _, error = run.communicate(timeout=60)
     assert run.returncode == 130
-    assert error.decode().strip() == "vesica: interrupted; with --out, the same command goes on from here"
+    assert error.decode().strip() == "vesica: interrupted; a run that has a folder goes on with the same command"

@@ -282,6 +282,15 @@ def test_the_fewest_labelled_rows_still_give_one_to_validate_and_one_to_train() 
     assert (len(split.labelled), len(split.validation)) == (2, 1)
 
 
+def test_a_secret_changes_which_rows_validate_and_nothing_else() -> None:
+    one, other, same = (split_rows(hundred(labelled=60), secret=secret) for secret in (1, 2, 1))
+    assert one.validation.tolist() == same.validation.tolist() != other.validation.tolist()
+    assert one.validation.tolist() != split_rows(hundred(labelled=60)).validation.tolist()
+    assert replace(one, validation=other.validation).fingerprint == other.fingerprint
+    of_validation = one.label[one.parties["host"].aligned[one.validation]]
+    assert np.bincount(of_validation.astype(int)).tolist() == [3, 3]
+
+
 # Unaligned rows.
 
 

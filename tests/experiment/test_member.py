@@ -13,6 +13,7 @@ import torch
 
 from vesica.data import Federation
 from vesica.data.membership import read_membership
+from vesica.data.rows import split_rows
 from vesica.errors import AgreementError, InputError, RunFolderError
 from vesica.experiment import fit
 from vesica.experiment.audit import audit
@@ -21,6 +22,7 @@ from vesica.experiment.member import Member, Plan
 from vesica.experiment.result import Result
 from vesica.methods import FedOnce, FewShot, OneShot, SplitNN
 from vesica.protocol.journal import Journal
+from vesica.protocol.message import decode
 from vesica.report.audit_page import write_audit
 
 COMMON = 90
@@ -166,6 +168,21 @@ def test_without_a_seed_every_run_has_random_numbers_of_its_own(tmp_path: Path) 
         metrics.append(take_turns(members, Shelf()).models["bank"].encoder)
     one, two = (next(iter(encoder.parameters())) for encoder in metrics if encoder is not None)
     assert not torch.equal(one, two)
+
+
+def test_without_a_seed_nobody_can_draw_the_validation_rows_again(tmp_path: Path) -> None:
+    """They are drawn from each class in turn: whoever knew the order would see some labels in it."""
+    path = write_tables(tmp_path)
+    drawn = []
+    for run in ("one", "two"):
+        shelf = Shelf()
+        members = [member(path, name, Plan(SplitNN(epochs=1)), tmp_path / run) for name in ("bank", "shop")]
+        take_turns(members, shelf)
+        told = (decode(frame).tensors for (sender, _, _), frame in shelf.frames.items() if sender == "bank")
+        drawn.append(next(tensors["validation"].tolist() for tensors in told if "validation" in tensors))
+    simulated = split_rows(Federation.from_toml(path)).validation.tolist()
+    assert len({tuple(rows) for rows in (*drawn, simulated)}) == 3
+    assert {len(rows) for rows in drawn} == {len(simulated)}
 
 
 def test_the_secret_of_a_run_is_for_its_owner_alone(tmp_path: Path) -> None:

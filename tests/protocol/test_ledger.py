@@ -1,6 +1,10 @@
 """Rounds and bytes mean what ARCHITECTURE says."""
 
-from vesica.protocol import Ledger
+import pytest
+
+from vesica.errors import BudgetError
+from vesica.protocol import Budget, Ledger
+from vesica.protocol.budget import Meter
 
 
 def talk(*directions: str) -> Ledger:
@@ -24,6 +28,13 @@ def test_the_agreement_is_listed_apart_and_not_counted() -> None:
     ledger.record("shop", "bank", "representations", payload=8, wire=70)
     assert (ledger.rounds, len(ledger.messages), ledger.wire, ledger.sent_bytes) == (1, 1, 70, 0)
     assert [row["phase"] for row in ledger.to_json()] == ["agreement", "agreement", "training"]
+
+
+def test_a_budget_of_nothing_still_allows_the_agreement() -> None:
+    meter, ledger = Meter(Budget(rounds=0, bytes=0)), Ledger("bank", host="bank")
+    meter.allow(ledger, "shop", "agreement", wire=1000)
+    with pytest.raises(BudgetError, match="would be round 1"):
+        meter.allow(ledger, "shop", "gradients", wire=1000)
 
 
 def test_up_is_to_the_host_and_down_from_it() -> None:

@@ -38,7 +38,10 @@ def write_rows(path: Path, columns: Mapping[str, Column], *, rows: Array) -> Non
     import polars as pl
 
     frame = {name: [text_of(column[row]) for row in rows.tolist()] for name, column in columns.items()}
-    pl.DataFrame(frame, schema=dict.fromkeys(columns, pl.String)).write_csv(path)
+    try:
+        pl.DataFrame(frame, schema=dict.fromkeys(columns, pl.String)).write_csv(path)
+    except OSError as error:
+        raise InputError(f"the common ids cannot be written to {path} ({error}): give another place") from error
 
 
 def _read_csv(path: Path, names: Sequence[str]) -> Columns:

@@ -22,5 +22,5 @@ def main() -> None:
     except (SystemExit, KeyboardInterrupt) as end:
         if isinstance(end, SystemExit) and end.code != 130:  # typer's way to say Ctrl-C
             raise
-        say("interrupted; with --out, the same command goes on from here")
+        say("interrupted; a run that has a folder goes on with the same command")
         os._exit(130)  # a party's thread may still be deep in a computation

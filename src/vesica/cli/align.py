@@ -123,6 +123,7 @@ def named(sources: Sequence[Source]) -> dict[str, Source]:
 
 def prepare_folder(out: Path | None, sources: Mapping[str, Source], *, cardinality: bool) -> dict[str, Path]:
     """Where each party's ids go; a table that is read is never written over."""
+    from vesica.cli.commands import refuse_below_a_file
     from vesica.errors import InputError
 
     if (out is None) != cardinality:
@@ -131,10 +132,16 @@ def prepare_folder(out: Path | None, sources: Mapping[str, Source], *, cardinali
         return {}
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: give a folder to write to")
+    refuse_below_a_file(out)
     targets = {name: out / f"{name}.csv" for name in sources}
     read = {source.path.resolve() for source in sources.values()}
     for target in targets.values():
         if target.resolve() in read:
             raise InputError(f"{target} is one of the tables: give --out another folder")
-    out.mkdir(parents=True, exist_ok=True)
+        if target.is_dir():
+            raise InputError(f"{target} is a directory: give --out another folder")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{out} cannot be made ({error.strerror}): give --out another folder") from error
     return targets

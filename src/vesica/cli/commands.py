@@ -306,6 +306,17 @@ def refuse_unwritable(file: Path | str | None, *, report: Path | None = None) ->
             raise InputError(f"{target} is a directory: give a file to write to")
     if path is not None and not path.parent.is_dir():
         raise InputError(f"there is no directory {path.parent} to write {path.name} to: make it first")
+    if report is not None:
+        refuse_below_a_file(report)
+
+
+def refuse_below_a_file(path: Path) -> None:
+    """No directory can be made there."""
+    from vesica.errors import InputError
+
+    there = next(parent for parent in path.absolute().parents if parent.exists())
+    if not there.is_dir():
+        raise InputError(f"{there} is a file, and {path} would be below it: give another place")
 
 
 def deliver(lines: list[dict[str, Any]], json_file: str | None, *, one: bool) -> None:

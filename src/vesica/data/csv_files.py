@@ -97,8 +97,17 @@ def refuse_malformed(frame: polars.DataFrame, path: Path) -> None:
         if name.endswith("_duplicated_0"):
             name = name.removesuffix("_duplicated_0")
             raise InputError(f"{path} has more than one column '{name}'; rename or remove one")
+        if "\ufffd" in name:
+            raise InputError(f"{path} has a column '{name}' whose name is not UTF-8; save the file as UTF-8")
+    if not frame.height and lines(path) > 1:
+        raise InputError(f"{path} has lines and no row that can be read; look for a quote that is never closed")
     if frame.height and frame[:, -1].null_count() and commas(path) < (frame.height + 1) * (frame.width - 1):
         raise InputError(f"{path} has rows with fewer fields than its header; correct them")
+
+
+def lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(bool(line.strip()) for line in file)
 
 
 def commas(path: Path) -> int:

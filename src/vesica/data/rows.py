@@ -52,8 +52,12 @@ class Split:
         return digest.hexdigest()
 
 
-def split_rows(federation: Federation) -> Split:
-    """Sort the rows out; every draw comes from the federation's own seeds."""
+def split_rows(federation: Federation, *, secret: int | None = None) -> Split:
+    """Sort the rows out; every draw comes from the federation's own seeds.
+
+    But, with a `secret`, the one that looks at labels: the agreement tells all guests which rows validate, and whoever
+    could draw them again would see in what order the rows of each class were taken.
+    """
     ids, rows = common_rows(federation.parties)
     classes, label, has_label = _read_label(federation)
     of_host = rows[federation.host.name]
@@ -67,6 +71,8 @@ def split_rows(federation: Federation) -> Split:
     if federation.labelled is not None:
         labelled = _draw_labelled(federation, rest, aligned, labelled)
         draws = np.random.default_rng([federation.overlap.seed, 3])
+    if secret is not None:
+        draws = np.random.default_rng(secret)
     numbers = label[of_host[aligned[labelled]]]
     _check_enough(federation, classes, numbers)
     validation = labelled[_draw_validation(draws, numbers, stratified=bool(classes))]

@@ -90,12 +90,14 @@ def fit(
         return result
 
 
-def sort_out(method: Method, federation: Federation, *, limited: bool) -> tuple[Split, list[Split]]:
+def sort_out(
+    method: Method, federation: Federation, *, limited: bool, secret: int | None = None
+) -> tuple[Split, list[Split]]:
     """The rows, and the same with fewer labels where the method learns from these too; a `limited` run cannot."""
-    split = split_rows(federation)
+    split = split_rows(federation, secret=secret)
     counts = getattr(method, "label_counts", ())
     check_label_counts(counts, labelled=len(split.labelled), limited=limited)
-    fewer = [split_rows(replace(federation, labelled=count)) for count in counts]
+    fewer = [split_rows(replace(federation, labelled=count), secret=secret) for count in counts]
     if getattr(method, "hides_labels", False):
         split, *fewer = (validate_blindly(each, seed=federation.overlap.seed) for each in (split, *fewer))
     return split, fewer

@@ -130,7 +130,7 @@ class Member:
     def lead(self, folder: RunFolder, talk: Conversation, links: Mapping[str, Link], secret: bytes | int) -> Result:
         """The host's part: it alone sees labels, so it says which rows are for testing."""
         plan, limited = self.plan, self.plan.budget != Budget() or self.plan.stop_at_bytes is not None
-        split, fewer = sort_out(plan.method, self.federation, limited=limited)
+        split, fewer = sort_out(plan.method, self.federation, limited=limited, secret=draws_from(secret))
         ids = np.array(sorted(self.common.tolist()), dtype=object)
         tested = torch.from_numpy(np.flatnonzero(np.isin(ids, split.test_ids)))
         for link in links.values():
@@ -207,6 +207,11 @@ def seed_from(secret: bytes | int, party: str) -> int:
     if isinstance(secret, int):
         return party_seed(party, secret)
     return int.from_bytes(hashlib.sha256(secret + b"seed").digest()[:8], "little") >> 1
+
+
+def draws_from(secret: bytes | int) -> int | None:
+    """What the host draws validation rows with; a test's run has those of the simulation."""
+    return None if isinstance(secret, int) else int.from_bytes(hashlib.sha256(secret + b"validation").digest())
 
 
 def name_from(secret: bytes | int) -> str:

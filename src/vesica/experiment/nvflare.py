@@ -21,6 +21,7 @@ from vesica.engines.nvflare.note import State
 from vesica.engines.nvflare.patience import LIVENESS
 from vesica.engines.nvflare.peer import Tell
 from vesica.engines.nvflare.run_file import keep_waiting, recall_waiting
+from vesica.engines.post.keys import check_name
 from vesica.errors import InputError, PartyError, VesicaError, nearest
 from vesica.experiment.folder import RunFolder
 from vesica.experiment.member import Member, Plan
@@ -67,6 +68,7 @@ class Site:
 
     def member(self, plan: Plan, run: str) -> Member:
         """Reads this party's table; `run` names the folder."""
+        check_name(run, "a run")
         if not self.common.exists():
             raise InputError(f"there are no common ids in {self.common}: `vesica nvflare align` writes them there")
         common = read_common(self.common, self.federation, self.kit.name)

@@ -33,7 +33,7 @@ def digest_of(ids: Iterable[str]) -> str:
 class Terms:
     """What a party knows of the run before it talks to anyone, and expects all others to know alike.
 
-    No seed is in it: a guest that knew the host's could redraw its random head and read the labels off.
+    No run's seed is in it: a guest that knew the host's could redraw its random head and read the labels off.
     """
 
     method: str

@@ -98,7 +98,10 @@ def encode(message: Message, *, wire: Wire = "float32") -> memoryview:
     head = _head(message, layouts)
     starts, size = _places(layouts, after=len(head))
     if size > MAX_FRAME:
-        raise ProtocolError(f"message {message.kind!r} would take {size:,} bytes; a frame has at most {MAX_FRAME:,}")
+        raise ProtocolError(
+            f"message {message.kind!r} would take {size:,} bytes and a frame has at most {MAX_FRAME:,}: "
+            "send fewer rows at once, or a narrower wire"
+        )
     frame, end = np.empty(size, dtype=np.uint8), len(head)
     frame[:end] = np.frombuffer(head, dtype=np.uint8)
     for layout, start in zip(layouts, starts, strict=True):

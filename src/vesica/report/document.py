@@ -1,6 +1,7 @@
 """What every page has around its content: colours of light and dark, no script, nothing from outside."""
 
 import os
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 
@@ -91,5 +92,6 @@ def write_page(path: Path, page: str) -> None:
         temporary.write_text(page, encoding="utf-8", newline="\n")
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # where it could not even be begun
+            temporary.unlink()
         raise InputError(f"the report cannot be written to {path} ({error.strerror}); give another file") from error

@@ -162,11 +162,15 @@ def test_prepared_folders_are_not_written_over(tmp_path: Path) -> None:
     prepare(path, tmp_path / "parties", address="localhost", port=8002)
     with pytest.raises(InputError, match="is not empty"):
         prepare(path, tmp_path / "parties", address="localhost", port=8002)
+    with pytest.raises(InputError, match="cannot be made"):
+        prepare(path, path / "parties", address="localhost", port=8002)
 
 
 def test_a_folder_that_was_not_prepared_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="was not made by `vesica nvflare prepare`"):
-        Kit.open(tmp_path)
+    (tmp_path / "file").touch()
+    for folder in (tmp_path, tmp_path / "file"):
+        with pytest.raises(InputError, match="was not made by `vesica nvflare prepare`"):
+            Kit.open(folder)
     (tmp_path / "kit.json").write_text("{}")
     with pytest.raises(InputError, match="is torn"):
         Kit.open(tmp_path)

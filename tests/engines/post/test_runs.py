@@ -159,6 +159,19 @@ def test_other_settings_at_one_party_are_refused_and_named(tmp_path: Path) -> No
         town.act("shop")
 
 
+def test_a_mistyped_first_command_is_undone_as_its_refusal_says(tmp_path: Path) -> None:
+    town = Town(tmp_path, Plan(METHODS["one-shot"], seed=3))
+    with pytest.raises(WaitingForFile):
+        town.act("bank")
+    town.carry_all()
+    town.plan = Plan(FewShot(guest_steps=10), seed=3)
+    with pytest.raises(PostError, match="if the mistake is here, move runs/first of this desk away before"):
+        town.act("shop")
+    town.plan = Plan(METHODS["one-shot"], seed=3)
+    town.desks["shop"].run("first").rename(tmp_path / "away")
+    assert town.train().metrics == Town(tmp_path / "plain", town.plan).train().metrics
+
+
 def test_a_simulation_is_refused_by_post_and_post_by_a_simulation(tmp_path: Path) -> None:
     town = Town(tmp_path, Plan(Pooled()))
     with pytest.raises(InputError, match="needs all parties in one place"):

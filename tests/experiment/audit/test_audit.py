@@ -90,7 +90,7 @@ def test_label_privacy_lowers_what_is_found_and_is_named_as_proven(leaky: Path, 
     audited = audit(tmp_path / "run", attacks=["gradients"])
     (recall,) = found(audited, "k-means", "recall")
     assert recall.measured.value < 0.8  # of 120 labels 62 % are kept
-    assert audited.guarantees[0].startswith("Differential privacy with epsilon 0.500 and delta 0; neighbours differ in")
+    assert "with epsilon 0.500 and delta 0 of what is named next; neighbours differ in" in audited.guarantees[0]
     run = Transcript.open(tmp_path / "run")
     share, kept = float(run.labels[:120].double().mean()), 1 / (1 + np.exp(-0.5))
     best = sum(max(kept * each, (1 - kept) * (1 - each)) for each in (share, 1 - share))
@@ -98,6 +98,15 @@ def test_label_privacy_lowers_what_is_found_and_is_named_as_proven(leaky: Path, 
     assert said == found(audited, "k-means", "purity")
     (rate,) = found(audit(tmp_path / "run", attacks=["membership"]), "1.0% false")
     assert rate.bound is None  # no guarantee for records
+
+
+def test_noise_on_what_learned_encoders_give_is_proven_of_a_released_row_alone(tmp_path: Path) -> None:
+    method = FedOnce(guest_epochs=1, host_epochs=1, representation_epsilon=8.0, delta=1e-3)
+    result = fit(method, small_federation(rows=300, keep=120), out=tmp_path / "run", keep_messages=True)
+    assert result.privacy is None
+    (proven,) = audit(tmp_path / "run", attacks=[]).guarantees
+    assert "with epsilon 8.000 for one release" in proven
+    assert "no epsilon is stated for the run as a whole" in proven
 
 
 def test_the_cosine_is_with_rows_of_the_second_class_which_are_not_scored(

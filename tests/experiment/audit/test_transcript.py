@@ -98,3 +98,13 @@ def test_a_folder_without_messages_is_refused_in_a_sentence(tmp_path: Path) -> N
     fit(quick("one-shot"), small_federation(), out=tmp_path / "run")
     with pytest.raises(RunFolderError, match="has no messages to look into: run it again with --keep-messages"):
         Transcript.open(tmp_path / "run")
+
+
+@pytest.mark.parametrize(("name", "missing"), [("run.json", "method"), ("result.json", "statements")])
+def test_a_folder_that_says_too_little_of_its_run_is_refused_in_a_sentence(
+    name: str, missing: str, tmp_path: Path
+) -> None:
+    folder = run(tmp_path / "run", quick("one-shot"))
+    (folder / name).write_text("{}")
+    with pytest.raises(RunFolderError, match=f"{name} is torn .it has no '{missing}'.: run it again in a new folder"):
+        Transcript.open(folder)

@@ -53,8 +53,11 @@ class Kit:
         try:
             values = json.loads((folder / "kit.json").read_text())
             return cls(folder.resolve(), values["name"], values["host"], values["target"])
-        except FileNotFoundError:
-            raise InputError(f"{folder} was not made by `vesica nvflare prepare`: it has no kit.json") from None
+        except OSError as error:
+            raise InputError(
+                f"{folder} was not made by `vesica nvflare prepare`: it has no kit.json that can be read "
+                f"({error.strerror}); give the prepared folder"
+            ) from None
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{folder / 'kit.json'} is torn ({error!r}): take the prepared folder again") from error
 
@@ -76,8 +79,11 @@ def make_kits(host: str, guests: Sequence[str], *, address: str, port: int, out:
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is not empty: give a folder of its own to the prepared ones")
-    out.mkdir(parents=True, exist_ok=True)
-    out.chmod(0o700)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        out.chmod(0o700)
+    except OSError as error:
+        raise InputError(f"{out} cannot be made ({error.strerror}): give another folder") from error
     with tempfile.TemporaryDirectory(dir=out) as scratch:  # beside, and for this user alone: private keys
         made = _provision(host, guests, address=address, port=port, scratch=Path(scratch))
         return [_finish(made / name, Kit(out / name, name, host, f"{address}:{port}")) for name in (host, *guests)]

@@ -35,7 +35,8 @@ class Transcript:
 
     @classmethod
     def open(cls, folder: Path) -> Transcript:
-        run, result = read_json(folder / "run.json"), read_json(folder / "result.json")
+        run = _read(folder / "run.json", "method", "config", "parties")
+        result = _read(folder / "result.json", "statements")
         transcript = cls(folder, run, result)
         if not transcript.present:
             raise RunFolderError(
@@ -145,3 +146,11 @@ class Transcript:
         own, common = self.belongings[party], self.common(party)
         inputs = own.inputs[torch.cat([common, own.rows.unaligned])]
         return Own(inputs, len(common), model.encoder_spec, model.encoder)
+
+
+def _read(path: Path, *needed: str) -> dict[str, Any]:
+    values = read_json(path)
+    for key in needed:
+        if key not in values:
+            raise RunFolderError(f"{path} is torn (it has no '{key}'): run it again in a new folder")
+    return values
