@@ -74,7 +74,6 @@ IMAGE_ENCODERS: dict[str, Callable[[ImageSchema, int], nn.Module]] = {
     "cnn1": CNN1,
     "wrn": _wrn,
     "resnet18": _resnet18,
-    "quick-narrow": _quick(16, 64, 64),
     "quick": _quick(64, 256, 256),
     "quick-wide": _quick(128, 256, 512),
     "linear": LinearEncoder,
