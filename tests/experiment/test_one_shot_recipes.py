@@ -19,7 +19,18 @@ from vesica.errors import InputError
 from vesica.experiment import fit
 from vesica.experiment.recipes import Case, find_recipe, read_recipes
 from vesica.experiment.tables import read_published
-from vesica.methods import FedBCD, FedCVT, FedOnce, FewShot, OneShot, SplitNN, check_fields, config_of
+from vesica.methods import (
+    FedBCD,
+    FedCVT,
+    FedHSSL,
+    FedLocalSSL,
+    FedOnce,
+    FewShot,
+    OneShot,
+    SplitNN,
+    check_fields,
+    config_of,
+)
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "one_shot"
 ENCODER = "quick-wide"
@@ -149,11 +160,24 @@ def test_one_shot_alone_has_the_settings_of_table1() -> None:
     for case in cases("one-shot-cifar"):
         assert type(case.method) is OneShot
         assert vars(case.method).items() <= vars(whole[case.overlap]).items()
-    quicker = cases("one-shot-cpu")
-    assert {case.overlap for case in quicker} == set(whole)
-    for case in quicker:
-        given = vars(case.method).items() - vars(whole[case.overlap]).items()
-        assert given == {("guest_steps", 6_000), ("mu", 3)}
+
+
+def test_table1_on_a_cpu_is_shorter_and_otherwise_the_same() -> None:
+    def place(case: Case) -> tuple[object, ...]:
+        return case.overlap, case.data, case.seed, type(case.method), getattr(case.method, "representation", None)
+
+    whole = {place(case): case.method for case in cases("table1") if case.encoder == ENCODER}
+    lengths = {"guest_steps", "steps_again", "mu", "guest_epochs", "pretrain_epochs", "batch_size", "finetune_epochs"}
+    shorter = cases("table1-cpu")
+    assert {case.overlap for case in shorter} == {case.overlap for case in cases("table1")}
+    assert {type(case.method) for case in shorter} == {FewShot, FedOnce, FedLocalSSL, FedHSSL}
+    for case in shorter:
+        settings = vars(whole[place(case)])
+        changed = {name: value for name, value in vars(case.method).items() if value != settings[name]}
+        assert changed
+        assert changed.keys() <= lengths
+        assert all(value < settings[name] for name, value in changed.items())
+        assert case.encoder == "quick"
 
 
 def test_every_published_figure_of_table1_is_there() -> None:
