@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vesica.cli.options import Cardinality, Case, Doctor, Duplicates, Pad, Trim, Workers
+from vesica.cli.places import refuse_below_a_file
 
 if TYPE_CHECKING:
     from vesica.alignment.normalisation import Ids
@@ -123,7 +124,6 @@ def named(sources: Sequence[Source]) -> dict[str, Source]:
 
 def prepare_folder(out: Path | None, sources: Mapping[str, Source], *, cardinality: bool) -> dict[str, Path]:
     """Where each party's ids go; a table that is read is never written over."""
-    from vesica.cli.commands import refuse_below_a_file
     from vesica.errors import InputError
 
     if (out is None) != cardinality:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vesica.cli.options import DataDir, Device
+from vesica.cli.places import refuse_unwritable
 
 if TYPE_CHECKING:
     from vesica.attacks.completion import Style
@@ -39,7 +40,7 @@ def audit(
     report: Annotated[Path | None, typer.Option(help="write it to this HTML file")] = None,
 ) -> None:
     """Say what each party of a run received and could infer, and what is proven."""
-    from vesica.cli.commands import data_folder, deliver, refuse_unwritable
+    from vesica.cli.commands import data_folder, deliver
     from vesica.cli.display import announce, watch
     from vesica.errors import InputError
     from vesica.experiment.again import remake_federation, remake_method

@@ -25,6 +25,7 @@ from vesica.cli.options import (
     StopAtBytes,
     Wire,
 )
+from vesica.cli.places import refuse_unwritable
 
 if TYPE_CHECKING:
     from vesica.experiment.result import Result
@@ -294,29 +295,6 @@ def parse_settings(settings: list[str]) -> dict[str, str]:
             raise InputError(f"--set {setting} has no '=': write --set field=value")
         values[field.strip()] = value.strip()
     return values
-
-
-def refuse_unwritable(file: Path | str | None, *, report: Path | None = None) -> None:
-    """Say so before anything is computed, not after; a report makes its own directory."""
-    from vesica.errors import InputError
-
-    path = None if file is None or file == "-" else Path(file)
-    for target in (path, report):
-        if target is not None and target.is_dir():
-            raise InputError(f"{target} is a directory: give a file to write to")
-    if path is not None and not path.parent.is_dir():
-        raise InputError(f"there is no directory {path.parent} to write {path.name} to: make it first")
-    if report is not None:
-        refuse_below_a_file(report)
-
-
-def refuse_below_a_file(path: Path) -> None:
-    """No directory can be made there."""
-    from vesica.errors import InputError
-
-    there = next(parent for parent in path.absolute().parents if parent.exists())
-    if not there.is_dir():
-        raise InputError(f"{there} is a file, and {path} would be below it: give another place")
 
 
 def deliver(lines: list[dict[str, Any]], json_file: str | None, *, one: bool) -> None:

@@ -25,6 +25,7 @@ from vesica.cli.options import (
     StopAtBytes,
     Wire,
 )
+from vesica.cli.places import refuse_unwritable
 
 if TYPE_CHECKING:
     from vesica.engines.nvflare.kits import Kit
@@ -88,7 +89,7 @@ def start(
     """
     from dataclasses import replace
 
-    from vesica.cli.commands import parse_settings, refuse_unwritable
+    from vesica.cli.commands import parse_settings
     from vesica.cli.display import announce, watch
     from vesica.engines.nvflare import need_nvflare
     from vesica.errors import InputError

@@ -20,6 +20,7 @@ from vesica.cli.options import (
     Trim,
     Workers,
 )
+from vesica.cli.places import refuse_unwritable
 
 if TYPE_CHECKING:
     from vesica.engines.nvflare.line import Line
@@ -45,7 +46,6 @@ def align(
     Rules for ids that are not given here are those of the federation.toml; the ids go to the file of common ids that
     local.toml names. Stopped or killed, it starts over at every party, since its secret must not be stored.
     """
-    from vesica.cli.commands import refuse_unwritable
     from vesica.cli.display import announce, say, watch
     from vesica.data.toml import FederationFile
     from vesica.engines.nvflare import need_nvflare

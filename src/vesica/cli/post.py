@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vesica.cli.commands import hand_out, parse_settings, refuse_unwritable
+from vesica.cli.commands import hand_out, parse_settings
 from vesica.cli.options import (
     Desk,
     Device,
@@ -25,6 +25,7 @@ from vesica.cli.options import (
     StopAtBytes,
     Wire,
 )
+from vesica.cli.places import refuse_unwritable
 from vesica.cli.post_align import align, to_carry
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from vesica.cli.align import asked_for, counts_of, one_a_core, outcome_of
-from vesica.cli.commands import refuse_unwritable
 from vesica.cli.options import Cardinality, Case, Desk, Doctor, Duplicates, KnownFederation, Pad, Trim, Workers
+from vesica.cli.places import refuse_unwritable
 
 LOOK_EVERY = 1.0  # seconds
 
