@@ -12,7 +12,7 @@ FINETUNE = {256: 400, 512: 480, 1024: 900, 2048: 1000}  # aligned rows: iteratio
 FINETUNE_SMALL = 500
 VIEWS: tuple[Augment, ...] = ("none", "weak")
 ENCODER = "quick-wide"  # of CIFAR-10's guests, as `tune-guests` chose, where it is not the paper's
-SMALL_ENCODER = "quick"  # two fifths of its operations, for a CPU
+SMALL_ENCODER = "quick"  # less than half of its operations, for a CPU
 
 TRIED = [  # one field or two at a time, around the defaults
     OneShot(),
@@ -130,7 +130,7 @@ def one_shot_cifar(seeds: int) -> Sequence[Case]:
 def table1_cpu(seeds: int) -> Sequence[Case]:
     """The methods of Table 1 whose guests learn from all their images, on a CPU: a smaller encoder, much less training.
 
-    A step has half as many unlabelled images, and a batch of pre-training a quarter, for the sake of more of them.
+    Steps and batches are of fewer images, so that there are more of them.
     """
     pretraining = {"pretrain_epochs": 6, "batch_size": 128, "finetune_epochs": 25}
     return [

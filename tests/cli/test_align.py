@@ -142,11 +142,12 @@ def test_a_table_is_never_written_over(vesica: Callable[..., Any], tables: Path)
     assert Path("bank.csv").read_text() == BANK
 
 
-@pytest.mark.parametrize("out", ["bank.csv/sub", "taken", "/proc/none"])
+@pytest.mark.parametrize("out", ["bank.csv/sub", "taken", "/proc/none", "circle/sub", "x" * 300])
 def test_a_place_that_cannot_be_written_to_is_refused_beforehand(
     vesica: Callable[..., Any], tables: Path, out: str
 ) -> None:
     Path("taken/bank.csv").mkdir(parents=True)
+    Path("circle").symlink_to("circle")
     answer = vesica("align", "bank.csv:id", "shop.csv:n", "--out", out)
     assert (answer.code, answer.out) == (2, "")
     assert "give" in answer.err

@@ -17,8 +17,11 @@ import polars as pl
 import pytest
 import torch
 
+from vesica.experiment.folder import FORMAT
+
 Edit = Callable[[Path], Any]
 RUN = "run split-nn --federation federation.toml --set epochs=1"
+LONG = "x" * 300
 PREDICT = "predict run --federation federation.toml --out predictions.csv"
 
 
@@ -98,7 +101,7 @@ def unfinished(**changes: object) -> Edit:
 
     def edit(folder: Path) -> None:
         (folder / "run").mkdir()
-        (folder / "run" / "run.json").write_text(json.dumps({"format": 1, "method": "pooled", **changes}))
+        (folder / "run" / "run.json").write_text(json.dumps({"format": FORMAT, "method": "pooled", **changes}))
 
     return edit
 
@@ -125,7 +128,7 @@ FILES = {
     "an empty CSV": Case(RUN, ("bank.csv is empty",), write("bank.csv", b"")),
     "a CSV without rows": Case(RUN, ("bank.csv", "no rows"), write("bank.csv", b"customer,default\n")),
     "a quote that is never closed": Case(
-        RUN, ("bank.csv has lines and no row", "quote"), write("bank.csv", b'customer,default\n"1,0\n2,1\n3,0\n')
+        RUN, ("bank.csv has no row that can be read", "quote"), write("bank.csv", b'customer,default\n"1,0\n2,1\n3,0\n')
     ),
     "a header that is not UTF-8": Case(
         RUN, ("bank.csv has a column", "not UTF-8"), write("bank.csv", b"customer,default,j\xe1b\n1,0,2\n2,1,3\n")
@@ -295,6 +298,12 @@ PLACES = {
     "a run folder that is a file": Case(f"{RUN} --out bank.csv", ("bank.csv is a file",)),
     "a run folder inside a file": Case(f"{RUN} --out bank.csv/run", ("bank.csv/run cannot be made",)),
     "a report inside a file": Case(f"{RUN} --report bank.csv/more/r.html", ("bank.csv is a file", "another place")),
+    "a report with too long a name": Case(f"{RUN} --report {LONG} --out run", ("cannot be used (File name too long)",)),
+    "JSON below too long a name": Case(
+        f"{RUN} --json {LONG}/r.json --out run", ("cannot be used (File name too long)",)
+    ),
+    "a run folder with too long a name": Case(f"{RUN} --out {LONG}", ("cannot be used (File name too long)",)),
+    "a folder of an older version": Case(f"{RUN} --out run", ("holds another run: format is 1",), unfinished(format=1)),
     "a folder of something else": Case(f"{RUN} --out .", ("no run folder", "run.json")),
     "a folder of another run": Case(f"{RUN} --out run", ("holds another run", '"pooled" there'), unfinished()),
     "a torn run folder": Case(f"{RUN} --out run", ("run.json is torn",), torn(b'{"for')),
@@ -390,7 +399,12 @@ def test_cuda_is_refused_where_there_is_none(folder: Path, vesica: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in PLACES if name.endswith(("directory", "report inside a file")) and "predict" not in name]
+    "name",
+    [
+        name
+        for name in PLACES
+        if name.endswith(("directory", "report inside a file", "too long a name")) and "predict" not in name
+    ],
 )
 def test_a_file_that_cannot_be_written_is_refused_before_training(folder: Path, vesica: Any, name: str) -> None:
     assert vesica(*shlex.split(PLACES[name].command)).code == 2

@@ -17,10 +17,11 @@ from vesica.data.rows import split_rows
 from vesica.errors import AgreementError, InputError, RunFolderError
 from vesica.experiment import fit
 from vesica.experiment.audit import audit
+from vesica.experiment.fit import sort_out, validate_blindly
 from vesica.experiment.folder import RunFolder
 from vesica.experiment.member import Member, Plan
 from vesica.experiment.result import Result
-from vesica.methods import FedOnce, FewShot, OneShot, SplitNN
+from vesica.methods import FedLocalSSL, FedOnce, FewShot, OneShot, SplitNN
 from vesica.protocol.journal import Journal
 from vesica.protocol.message import decode
 from vesica.report.audit_page import write_audit
@@ -183,6 +184,23 @@ def test_without_a_seed_nobody_can_draw_the_validation_rows_again(tmp_path: Path
     simulated = split_rows(Federation.from_toml(path)).validation.tolist()
     assert len({tuple(rows) for rows in (*drawn, simulated)}) == 3
     assert {len(rows) for rows in drawn} == {len(simulated)}
+
+
+def test_the_rows_that_validate_fewer_labels_are_drawn_with_the_secret_too(tmp_path: Path) -> None:
+    federation = Federation.from_toml(write_tables(tmp_path))
+    method = FedLocalSSL(label_counts=(20, 40))
+    one, other = (sort_out(method, federation, limited=False, secret=secret) for secret in (1, 2))
+    for split, another in zip((one[0], *one[1]), (other[0], *other[1]), strict=True):
+        assert split.labelled.tolist() == another.labelled.tolist()
+        assert split.validation.tolist() != another.validation.tolist()
+
+
+def test_where_labels_are_private_no_secret_makes_validation_rows_look_at_them(tmp_path: Path) -> None:
+    federation = Federation.from_toml(write_tables(tmp_path))
+    blind = validate_blindly(split_rows(federation), seed=federation.overlap.seed).validation.tolist()
+    for secret in (None, 1, 2):
+        split, _ = sort_out(SplitNN(label_epsilon=1.0), federation, limited=False, secret=secret)
+        assert split.validation.tolist() == blind
 
 
 def test_the_secret_of_a_run_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -11,7 +11,10 @@ pytest.importorskip("nvflare")
 
 from vesica.engines.nvflare.note import Note, State
 from vesica.engines.nvflare.run_file import keep_waiting, recall_waiting
-from vesica.experiment.nvflare import see_off
+from vesica.errors import InputError
+from vesica.experiment.member import Plan
+from vesica.experiment.nvflare import Site, see_off
+from vesica.methods import OneShot
 
 RUN = b"r" * 16
 
@@ -41,3 +44,9 @@ def test_a_host_waits_for_nobody_once_all_have_ended(tmp_path: Path) -> None:
     line: Any = Line(shop=State.FINISHED)
     assert see_off(line, tmp_path, seconds=60) == set()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_name_of_a_run_leads_out_of_no_folder(tmp_path: Path) -> None:
+    kit: Any = None  # not needed so early
+    with pytest.raises(InputError, match=r"a run cannot be called '\.\./x'"):
+        Site(kit, tmp_path, tmp_path, tmp_path).member(Plan(OneShot()), "../x")

@@ -369,6 +369,9 @@ def test_a_place_that_cannot_be_written_is_refused_and_leaves_nothing(tmp_path: 
     with pytest.raises(InputError, match="cannot be written"):
         write_report(tmp_path / "report.html", [reported()])
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot be written"):
+        write_report(tmp_path / "file" / "report.html", [reported()])
 
 
 def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:

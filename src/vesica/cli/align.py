@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vesica.cli.options import Cardinality, Case, Doctor, Duplicates, Pad, Trim, Workers
-from vesica.cli.places import refuse_below_a_file
+from vesica.cli.places import usable
 
 if TYPE_CHECKING:
     from vesica.alignment.normalisation import Ids
@@ -130,18 +130,15 @@ def prepare_folder(out: Path | None, sources: Mapping[str, Source], *, cardinali
         raise InputError("give either --out FOLDER for the common ids, or --cardinality to learn only how many")
     if out is None:
         return {}
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: give a folder to write to")
-    refuse_below_a_file(out)
     targets = {name: out / f"{name}.csv" for name in sources}
-    read = {source.path.resolve() for source in sources.values()}
-    for target in targets.values():
-        if target.resolve() in read:
-            raise InputError(f"{target} is one of the tables: give --out another folder")
-        if target.is_dir():
-            raise InputError(f"{target} is a directory: give --out another folder")
-    try:
+    with usable(out):
+        if out.exists() and not out.is_dir():
+            raise InputError(f"{out} is a file: give a folder to write to")
+        read = {source.path.resolve() for source in sources.values()}
+        for target in targets.values():
+            if target.resolve() in read:
+                raise InputError(f"{target} is one of the tables: give --out another folder")
+            if target.is_dir():
+                raise InputError(f"{target} is a directory: give --out another folder")
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out} cannot be made ({error.strerror}): give --out another folder") from error
     return targets

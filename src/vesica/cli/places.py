@@ -1,5 +1,7 @@
 """Where a command writes to: refused before anything is computed."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from vesica.errors import InputError
@@ -7,14 +9,16 @@ from vesica.errors import InputError
 
 def refuse_unwritable(file: Path | str | None, *, report: Path | None = None) -> None:
     """Say so before anything is computed, not after; a report makes its own directory."""
-    path = None if file is None or file == "-" else Path(file)
-    for target in (path, report):
-        if target is not None and target.is_dir():
-            raise InputError(f"{target} is a directory: give a file to write to")
-    if path is not None and not path.parent.is_dir():
-        raise InputError(f"there is no directory {path.parent} to write {path.name} to: make it first")
+    if file is not None and file != "-":
+        path = Path(file)
+        with usable(path):
+            _refuse_directory(path)
+            if not path.parent.is_dir():
+                raise InputError(f"there is no directory {path.parent} to write {path.name} to: make it first")
     if report is not None:
-        refuse_below_a_file(report)
+        with usable(report):
+            _refuse_directory(report)
+            refuse_below_a_file(report)
 
 
 def refuse_below_a_file(path: Path) -> None:
@@ -22,3 +26,18 @@ def refuse_below_a_file(path: Path) -> None:
     there = next((parent for parent in path.absolute().parents if parent.exists()), path)  # the root has none
     if not there.is_dir():
         raise InputError(f"{there} is a file, and {path} would be below it: give another place")
+
+
+@contextmanager
+def usable(path: Path) -> Iterator[None]:
+    """Refuse what the system refuses: a locked folder, a name that is too long, links that lead in a circle."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} cannot be used ({reason}): give another place") from error
+
+
+def _refuse_directory(path: Path) -> None:
+    if path.is_dir():
+        raise InputError(f"{path} is a directory: give a file to write to")

@@ -100,7 +100,9 @@ def refuse_malformed(frame: polars.DataFrame, path: Path) -> None:
         if "\ufffd" in name:
             raise InputError(f"{path} has a column '{name}' whose name is not UTF-8; save the file as UTF-8")
     if not frame.height and lines(path) > 1:
-        raise InputError(f"{path} has lines and no row that can be read; look for a quote that is never closed")
+        raise InputError(
+            f"{path} has no row that can be read; if there are some, look for a quote that is never closed"
+        )
     if frame.height and frame[:, -1].null_count() and commas(path) < (frame.height + 1) * (frame.width - 1):
         raise InputError(f"{path} has rows with fewer fields than its header; correct them")
 

@@ -56,7 +56,8 @@ def split_rows(federation: Federation, *, secret: int | None = None) -> Split:
     """Sort the rows out; every draw comes from the federation's own seeds.
 
     But, with a `secret`, the one that looks at labels: the agreement tells all guests which rows validate, and whoever
-    could draw them again would see in what order the rows of each class were taken.
+    could draw them again would see in what order the rows of each class were taken. (Where some common rows are kept
+    as aligned and labels are not drawn, which is for simulations, the shares of the others come out otherwise then.)
     """
     ids, rows = common_rows(federation.parties)
     classes, label, has_label = _read_label(federation)

@@ -13,7 +13,7 @@ from typing import Any
 from vesica.errors import RunFolderError
 from vesica.protocol.journal import sync
 
-FORMAT = 1
+FORMAT = 2
 
 
 class RunFolder:
@@ -21,9 +21,13 @@ class RunFolder:
 
     def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
         self.path = path
-        if path.exists() and not path.is_dir():
-            raise RunFolderError(f"{path} is a file: give a folder of its own to this run")
-        if path.exists() and any(found.suffix != ".partial" for found in path.iterdir()):
+        try:
+            if path.exists() and not path.is_dir():
+                raise RunFolderError(f"{path} is a file: give a folder of its own to this run")
+            begun = path.exists() and any(found.suffix != ".partial" for found in path.iterdir())
+        except OSError as error:
+            raise RunFolderError(f"{path} cannot be used ({error.strerror}): give another folder") from error
+        if begun:
             self._check(run)
         else:
             self._begin(run)

@@ -201,7 +201,7 @@ def _logits(model: nn.Module, rows: Tensor) -> Tensor:
     if rows.ndim == 4:
         rows = rows.contiguous(memory_format=torch.channels_last)
     logits: Tensor = model(rows)
-    return logits.float()  # the losses are not for bfloat16, which autocast sees to on a GPU only
+    return logits
 
 
 def _precision(rows: Tensor) -> AbstractContextManager[None]:

@@ -100,7 +100,7 @@ def encode(message: Message, *, wire: Wire = "float32") -> memoryview:
     if size > MAX_FRAME:
         raise ProtocolError(
             f"message {message.kind!r} would take {size:,} bytes and a frame has at most {MAX_FRAME:,}: "
-            "send fewer rows at once, or a narrower wire"
+            "take a narrower wire, or fewer rows"
         )
     frame, end = np.empty(size, dtype=np.uint8), len(head)
     frame[:end] = np.frombuffer(head, dtype=np.uint8)

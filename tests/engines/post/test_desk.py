@@ -10,10 +10,11 @@ import pytest
 
 from conversations import HandClock
 from engines.post.desks import carry, make_desks, mark_of, receive, send, sit_down
-from vesica.engines.post.desk import WaitingForFile
+from vesica.engines.post.desk import Desk, WaitingForFile
 from vesica.engines.post.envelope import PostError
 from vesica.engines.post.folder import DeskFolder
 from vesica.errors import LateError, RunFolderError
+from vesica.protocol.journal import Journal
 
 
 @pytest.fixture
@@ -73,6 +74,17 @@ def test_a_bad_file_stops_whoever_waits_for_it_and_nobody_else(folders: dict[str
     carry(folders["bank"], folders["shop"])  # sent again, it replaces the bad one
     assert receive(shop, "bank", 1) == b"hello"
     assert (folders["shop"].inbox / "notes.txt").exists()
+
+
+def test_who_has_no_folder_of_a_run_is_not_told_to_move_it_away(folders: dict[str, DeskFolder]) -> None:
+    """An alignment keeps nothing, and may have got the name of a training run by mistake."""
+    send(sit_down(folders["bank"]), "shop", 1, b"hello")
+    carry(folders["bank"], folders["shop"])
+    shop = folders["shop"]
+    aligning = Desk(shop, mark_of(shop, method="align"), shop.cards(["bank", "shop"]), host="bank")
+    aligning.resume(Journal(None, ["bank"]))
+    with pytest.raises(PostError, match=r"of another method, than here: give all parties the same command$"):
+        receive(aligning, "bank", 1)
 
 
 def test_a_good_file_beside_a_bad_one_is_taken(folders: dict[str, DeskFolder]) -> None:

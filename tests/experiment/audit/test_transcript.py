@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -100,11 +101,19 @@ def test_a_folder_without_messages_is_refused_in_a_sentence(tmp_path: Path) -> N
         Transcript.open(tmp_path / "run")
 
 
-@pytest.mark.parametrize(("name", "missing"), [("run.json", "method"), ("result.json", "statements")])
+@pytest.mark.parametrize(
+    ("name", "said", "missing"),
+    [
+        ("run.json", {}, "str 'method'"),
+        ("run.json", {"method": "one-shot", "config": {}, "parties": 5}, "list 'parties'"),
+        ("result.json", {"statements": 5}, "list 'statements'"),
+        ("result.json", {"statements": [], "epsilon": 1.0, "delta": 0}, "str 'protects'"),
+    ],
+)
 def test_a_folder_that_says_too_little_of_its_run_is_refused_in_a_sentence(
-    name: str, missing: str, tmp_path: Path
+    name: str, said: dict[str, object], missing: str, tmp_path: Path
 ) -> None:
     folder = run(tmp_path / "run", quick("one-shot"))
-    (folder / name).write_text("{}")
-    with pytest.raises(RunFolderError, match=f"{name} is torn .it has no '{missing}'.: run it again in a new folder"):
+    (folder / name).write_text(json.dumps(said))
+    with pytest.raises(RunFolderError, match=f"{name} is torn .it has no {missing}.: run it again in a new folder"):
         Transcript.open(folder)

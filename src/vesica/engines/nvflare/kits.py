@@ -77,9 +77,9 @@ def make_kits(host: str, guests: Sequence[str], *, address: str, port: int, out:
         raise InputError(
             f"'{address}' is no host name and no IPv4 address: say where the guests reach the host's machine"
         )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is not empty: give a folder of its own to the prepared ones")
     try:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise InputError(f"{out} is not empty: give a folder of its own to the prepared ones")
         out.mkdir(parents=True, exist_ok=True)
         out.chmod(0o700)
     except OSError as error:

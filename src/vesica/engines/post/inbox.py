@@ -95,7 +95,6 @@ class Inbox:
         envelope.check(self._senders[header.sender])
         difference = self._mark.between(self._me, self._senders[header.sender]).differs(header.mark)
         if difference:
-            raise PostError(
-                f"{start} {difference}: give all parties the same command; if the mistake is here, move runs/"
-                f"{self._mark.run} of this desk away before"
-            )
+            begun = self._folder.run(self._mark.run).exists()
+            away = f"; if the mistake is here, move runs/{self._mark.run} of this desk away before" if begun else ""
+            raise PostError(f"{start} {difference}: give all parties the same command{away}")

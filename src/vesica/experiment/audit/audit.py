@@ -191,11 +191,10 @@ NEIGHBOURS = {
 def guarantees(run: Transcript) -> list[str]:
     """What is proven and not only measured; the run's statements say what is not covered."""
     epsilon, delta, statements = run.result.get("epsilon"), run.result.get("delta"), run.result["statements"]
+    said = [text for text in statements if "with epsilon" in text or ("epsilon" in text and "no epsilon" not in text)]
     if epsilon is None:  # of a released row there may be one, though none holds for the run as a whole
-        released = run.run["config"]["method"].get("representation_epsilon") is not None
-        return [text for text in statements if released and "with epsilon" in text]
+        return said
     what = NEIGHBOURS[run.result["protects"]]
-    said = [text for text in statements if "epsilon" in text and "no epsilon" not in text]
     return [
         f"Differential privacy with epsilon {at_most(epsilon)} and delta {delta:g} of what is named next; {what}.",
         *said,

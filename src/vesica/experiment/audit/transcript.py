@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Number
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,10 @@ class Transcript:
 
     @classmethod
     def open(cls, folder: Path) -> Transcript:
-        run = _read(folder / "run.json", "method", "config", "parties")
-        result = _read(folder / "result.json", "statements")
+        run = _read(folder / "run.json", method=str, config=dict, parties=list)
+        result = _read(folder / "result.json", statements=list)
+        if result.get("epsilon") is not None:
+            _read(folder / "result.json", epsilon=Number, delta=Number, protects=str)
         transcript = cls(folder, run, result)
         if not transcript.present:
             raise RunFolderError(
@@ -148,9 +151,9 @@ class Transcript:
         return Own(inputs, len(common), model.encoder_spec, model.encoder)
 
 
-def _read(path: Path, *needed: str) -> dict[str, Any]:
+def _read(path: Path, **needed: type) -> dict[str, Any]:
     values = read_json(path)
-    for key in needed:
-        if key not in values:
-            raise RunFolderError(f"{path} is torn (it has no '{key}'): run it again in a new folder")
+    for key, kind in needed.items():
+        if not isinstance(values.get(key), kind):
+            raise RunFolderError(f"{path} is torn (it has no {kind.__name__} '{key}'): run it again in a new folder")
     return values
