@@ -262,16 +262,20 @@ def tune_few_shot(seeds: int) -> Sequence[Case]:
 
     With a t of 1 no row joins, which says what the training gains by itself. A result's statement has the t it had:
     that is 1 too where the validation rows say that no other is worth it. And where pseudo-labels are drawn to, in
-    both trainings on CIFAR-10. The guests learn the labels of the validation rows too, as in `table1`.
+    both trainings on CIFAR-10. The guests learn the labels of the validation rows too, as in `table1`. The last cases
+    are short and have a small encoder, for a CPU.
     """
     chosen = replace(cifar(256), guest_steps=20_000, steps_again=10_000, finetune_iterations=0)
     on_cifar = (chosen, replace(chosen, align="uniform"), replace(chosen, thresholds=(1.0,)))
+    short = replace(cifar(512), guest_steps=2_400, steps_again=800, mu=3, finetune_iterations=0)
+    on_a_cpu = (short, replace(short, thresholds=(1.0,)))
     on_fashion = (FewShot(guest_patience=0, thresholds=(threshold,)) for threshold in (0.6, 0.95, 1.0))
     return [
         Case(method, data, seed, overlap=overlap, hold_out=True, encoder=encoder)
         for data, overlap, encoder, methods in (
             ("fashion-mnist-guests", 500, None, on_fashion),
             ("cifar10", 256, ENCODER, on_cifar),
+            ("cifar10", 512, SMALL_ENCODER, on_a_cpu),
         )
         for method in methods
         for seed in range(seeds)
