@@ -273,6 +273,30 @@ def test_a_run_told_again_in_narrower_values_is_the_same_run_with_fewer_bytes(tm
         assert str(tmp_path) not in json.dumps(line)
 
 
+def test_which_rows_join_is_what_the_run_said_and_what_is_true_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+    monkeypatch.setattr("vesica.methods.one_shot.choose_threshold", lambda *_, **__: 0.6)
+    joined = script("joined")
+    method = FewShot(guest_steps=60, guest_patience=0, host_epochs=5, steps_again=1, thresholds=(0.6, 1.0))
+    case = Case(method, "credit-two-guests", 1, overlap=400)
+    federation = case.federation(None)
+    ran = fit(method, federation, seed=1, out=tmp_path / case.folder)
+    lines = list(joined.figures_of(case, tmp_path, data_dir=None, device="cpu"))
+    assert [(line["guest"], line["t"]) for line in lines] == [(1, 0.6), (1, 1.0), (2, 0.6), (2, 1.0)]
+    through = sum(line["let through"] for line in lines if line["t"] < 1)
+    assert through > 1000
+    (said,) = (int(text.split(" about ")[1].split()[0]) for text in ran.statements if " about " in text)
+    assert abs(through - said) <= 1  # each of the two is rounded
+    for line in lines:
+        classes = joined.true_classes(federation, f"guest-{line['guest']}")
+        assert line["unaligned"] == len(classes) == ran.rows["unaligned"][f"guest-{line['guest']}"]
+        assert float((classes == 0).float().mean()) == pytest.approx(0.78, abs=0.02)
+        assert 0.6 < line["right by its own part"] < 0.9
+        assert line["right of these"] is None if line["t"] == 1 else line["right of these"] > 0.75
+
+
 def test_what_has_not_been_run_or_is_no_one_shot_cannot_be_told_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,7 +24,7 @@ from vesica.methods import FewShot, OneShot, make_method, one_shot
 from vesica.methods.one_shot import Labelled, expand
 from vesica.metrics import Task
 from vesica.models import Head
-from vesica.protocol import Link
+from vesica.protocol import Guest, Link
 
 SETTINGS: dict[str, Any] = {"guest_steps": 3, "host_epochs": 2}
 DIM = 32  # of a table's representations
@@ -70,7 +70,23 @@ def test_the_result_says_what_the_host_was_given() -> None:
     assert len(result.statements) == 2
     assert result.statements[0].startswith("The gradients disclose the labels of the 40 labelled aligned rows")
     assert result.statements[1].startswith(f"The guests gave the host the representations of {given} unaligned rows.")
-    assert "was chosen on 4 validation rows" in result.statements[1]
+    assert "was chosen on 4 validation rows; about 0 rows get a pseudo-label." in result.statements[1]  # t is 1
+
+
+def test_the_result_says_how_many_rows_the_host_lets_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vesica.methods.one_shot.choose_threshold", lambda *_, **__: 0.0)
+    given: dict[str, float] = {}
+    receive = one_shot.receive_chances
+
+    def watched(me: Guest) -> Tensor:
+        chances = receive(me)
+        given[me.name] = float(chances.sum())
+        return chances
+
+    monkeypatch.setattr(one_shot, "receive_chances", watched)
+    result = fit(FewShot(**SETTINGS), small_federation(guests=2))
+    assert sum(given.values()) > 1
+    assert f"about {round(sum(given.values()))} rows get a pseudo-label" in result.statements[1]
 
 
 def test_every_party_keeps_what_its_model_was_on_the_way(tmp_path: Path) -> None:

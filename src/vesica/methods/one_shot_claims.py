@@ -54,10 +54,10 @@ def disclosed_again(rows: int) -> str:
     )
 
 
-def unaligned_given(rows: int, threshold: float, *, chosen_on: int) -> str:
+def unaligned_given(rows: int, threshold: float, *, chosen_on: int, joining: int) -> str:
     return (
         f"The guests gave the host the representations of {rows} unaligned rows. The "
-        f"threshold t = {threshold} was chosen on {chosen_on} validation rows."
+        f"threshold t = {threshold} was chosen on {chosen_on} validation rows; about {joining} rows get a pseudo-label."
     )
 
 
