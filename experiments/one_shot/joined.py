@@ -1,14 +1,13 @@
-"""Which unaligned rows the host of few-shot lets through, and how many of them are labelled rightly.
+"""Which unaligned rows the host of few-shot lets through, and how often it is right about them.
 
 From finished runs of few-shot, as `narrower.py` tells them again: the host judges the rows by the representations of
 the guests that one-shot has trained. Whether it is right is looked up in the data set, which no party of a run could.
+A guest labels the rows that are let through by itself, with a classifier that a run does not keep: not looked at here.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from narrower import finished, told_again
+from narrower import arguments, asked_for, finished, told_again
 from torch import Tensor
 
 from vesica.data import Federation, split_rows
 from vesica.errors import VesicaError
 from vesica.experiment import fit
-from vesica.experiment.recipes import Case, choose_cases, circumstances, find_recipe
+from vesica.experiment.recipes import Case, circumstances
 from vesica.learning.estimation import gate
 from vesica.methods import FewShot
 from vesica.methods.one_shot import Led
@@ -30,15 +29,17 @@ from vesica.protocol import Host
 from vesica.protocol.party import Party
 
 
-def figures_of(case: Case, runs: Path, *, data_dir: Path | None, device: str) -> Iterator[dict[str, Any]]:
-    """A line a guest and t, of its unaligned rows: by its part alone, and with the others estimated."""
+def figures_of(case: Case, federation: Federation, runs: Path, *, device: str) -> Iterator[dict[str, Any]]:
+    """A line a guest, of its unaligned rows: by its part alone, and with the others estimated."""
     assert isinstance(case.method, FewShot)
-    federation, judged = case.federation(data_dir), dict[str, tuple[Tensor, Tensor]]()
+    judged = dict[str, tuple[Tensor, Tensor, float]]()
 
     class Judging(FewShot):
         def infer(self, me: Host, led: Led, unaligned: dict[str, Tensor]) -> dict[str, Tensor]:
-            judges = self.judges(me, led)
-            judged.update({name: judges[name].judge(part) for name, part in unaligned.items()})
+            judges, threshold = self.judges(me, led)
+            for name, part in unaligned.items():
+                local, joint = judges[name].judge(part)
+                judged[name] = local.cpu(), joint.cpu(), threshold
             return {name: torch.zeros(len(part), device=part.device) for name, part in unaligned.items()}
 
         def learn_again(self, me: Party, *_: Any) -> None:
@@ -47,21 +48,19 @@ def figures_of(case: Case, runs: Path, *, data_dir: Path | None, device: str) ->
     method = told_again(replace(case.method, finetune_iterations=0), runs / case.folder, Judging)
     fit(method, federation, seed=case.seed, device=device)
     for number, name in enumerate((guest.name for guest in federation.guests), start=1):
-        local, joint = (each.cpu() for each in judged[name])
+        local, joint, threshold = judged[name]
         true = true_classes(federation, name)
-        for threshold in case.method.thresholds:
-            chances = gate(local, joint, threshold=threshold)
-            right = (local.argmax(dim=1) == true).float()
-            yield {
-                "aligned": case.overlap,
-                "guest": number,
-                "unaligned": len(true),
-                "right by its own part": float(right.mean()),
-                "right with the others estimated": float((joint.argmax(dim=1) == true).float().mean()),
-                "t": threshold,
-                "let through": round(float(chances.sum())),
-                "right of these": float((right * chances).sum() / chances.sum()) if chances.any() else None,
-            }
+        chances, right = gate(local, joint, threshold=threshold), (local.argmax(dim=1) == true).float()
+        yield {
+            "aligned": case.overlap,
+            "guest": number,
+            "unaligned": len(true),
+            "right by its own part": float(right.mean()),
+            "right with the others estimated": float((joint.argmax(dim=1) == true).float().mean()),
+            "t": threshold,
+            "let through": round(float(chances.sum())),
+            "right of these": float((right * chances).sum() / chances.sum()) if chances.any() else None,
+        }
 
 
 def true_classes(federation: Federation, guest: str) -> Tensor:
@@ -73,21 +72,14 @@ def true_classes(federation: Federation, guest: str) -> Tensor:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", type=Path, help="what --out was when the recipe was run")
-    parser.add_argument("--recipe", default="table1")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--only", help="the cases whose title has this text")
-    parser.add_argument("--data-dir", type=Path, default=os.environ.get("VESICA_DATA"))
-    parser.add_argument("--device", default="cpu")
-    asked = parser.parse_args()
+    asked = arguments(__doc__, recipe="table1")
     try:
-        recipe = find_recipe("one_shot", asked.recipe, experiments=Path(__file__).parents[1])
-        for case in finished(choose_cases(recipe, seeds=asked.seeds, only=asked.only), asked.runs):
-            if isinstance(case.method, FewShot):
-                where = circumstances("joined", device=asked.device, sha256=case.federation(asked.data_dir).sha256)
-                for figures in figures_of(case, asked.runs, data_dir=asked.data_dir, device=asked.device):
-                    print(json.dumps({"figures": figures} | where), flush=True)
+        cases = [case for case in asked_for(asked) if isinstance(case.method, FewShot)]
+        for case in finished(cases, asked.runs):
+            federation = case.federation(asked.data_dir)
+            where = circumstances("joined", device=asked.device, sha256=federation.sha256)
+            for figures in figures_of(case, federation, asked.runs, device=asked.device):
+                print(json.dumps({"figures": figures} | where), flush=True)
     except VesicaError as error:
         print(f"joined.py: {error}", file=sys.stderr)
         return 2

@@ -32,7 +32,7 @@ WIRES: tuple[Wire, ...] = ("float32", "float16", "int8")
 
 
 def told_again(method: OneShot, folder: Path, kind: type[OneShot] = OneShot) -> OneShot:
-    """One-shot, by guests that take their encoders from a run folder where they would train them.
+    """One-shot, or another `kind` of it, by guests that take their encoders from a run folder and do not train them.
 
     A run of few-shot has reached one-shot's on its way.
     """
@@ -73,18 +73,26 @@ def finished(cases: Sequence[Case], runs: Path) -> list[Case]:
     return found
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments(description: str | None, *, recipe: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("runs", type=Path, help="what --out was when the recipe was run")
-    parser.add_argument("--recipe", default="one-shot-cifar")
+    parser.add_argument("--recipe", default=recipe)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--only", help="the cases whose title has this text")
     parser.add_argument("--data-dir", type=Path, default=os.environ.get("VESICA_DATA"))
     parser.add_argument("--device", default="cpu")
-    asked = parser.parse_args()
+    return parser.parse_args()
+
+
+def asked_for(asked: argparse.Namespace) -> list[Case]:
+    recipe = find_recipe("one_shot", asked.recipe, experiments=Path(__file__).parents[1])
+    return list(choose_cases(recipe, seeds=asked.seeds, only=asked.only))
+
+
+def main() -> int:
+    asked = arguments(__doc__, recipe="one-shot-cifar")
     try:
-        recipe = find_recipe("one_shot", asked.recipe, experiments=Path(__file__).parents[1])
-        for case in finished(choose_cases(recipe, seeds=asked.seeds, only=asked.only), asked.runs):
+        for case in finished(asked_for(asked), asked.runs):
             for line in lines_of(case, asked.runs, data_dir=asked.data_dir, device=asked.device):
                 print(json.dumps(line), flush=True)
     except VesicaError as error:

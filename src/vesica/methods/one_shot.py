@@ -387,26 +387,25 @@ class FewShot(OneShot):
 
     def infer(self, me: Host, led: Led, unaligned: dict[str, Tensor]) -> dict[str, Tensor]:
         """Algorithm 2, InferProb: each party's chances of a pseudo-label for its unaligned rows."""
-        judges = self.judges(me, led)
-        held_out = torch.isin(me.rows.labelled, me.rows.validation)
-        threshold = choose_threshold(judges, held_out, led.labels, thresholds=self.thresholds)
+        judges, threshold = self.judges(me, led)
         chances = {name: gate(*judges[name].judge(part), threshold=threshold) for name, part in unaligned.items()}
         given = sum(len(unaligned[name]) for name in me.guests)
         joining = sum(float(chances[name].sum()) for name in me.guests)
         me.conversation.statements.append(
-            claims.unaligned_given(given, threshold, chosen_on=int(held_out.sum()), joining=round(joining))
+            claims.unaligned_given(given, threshold, chosen_on=len(me.rows.validation), joining=round(joining))
         )
         return chances
 
-    def judges(self, me: Host, led: Led) -> dict[str, Judge]:
-        """One a party, with a classifier of that party's part alone."""
+    def judges(self, me: Host, led: Led) -> tuple[dict[str, Judge], float]:
+        """One a party, with a classifier of that party's part alone; and how sure they have to be."""
         judges = {}
         aligned = dict(zip(me.dims, led.parts, strict=True))
         for name, part in aligned.items():
             head = self.fresh_head(me, {name: part.shape[1]})
             self.classify(me, head, [part], labels=led.labels, step=f"classifier-of-{name}")
             judges[name] = Judge(name, head, led.joint, aligned)
-        return judges
+        held_out = torch.isin(me.rows.labelled, me.rows.validation)
+        return judges, choose_threshold(judges, held_out, led.labels, thresholds=self.thresholds)
 
 
 @torch.no_grad()
