@@ -38,7 +38,7 @@ def told_again(method: OneShot, folder: Path, kind: type[OneShot] = OneShot) -> 
     """
     way = "one-shot" if isinstance(method, FewShot) else "."
 
-    class ToldAgain(kind):  # type: ignore[valid-type, misc]
+    class ToldAgain(kind):
         def learn(self, me: Party, known: Labelled, **_: Any) -> nn.Sequential:
             trained = PartyModel.load(folder / me.name / way).encoder
             assert me.encoder is not None
