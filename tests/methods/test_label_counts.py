@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from federations import small_federation
 from vesica.data import split_rows
-from vesica.errors import InputError, ProtocolError
+from vesica.errors import AgreementError, InputError
 from vesica.experiment import Result, fit
 from vesica.methods import METHODS, FedHSSL, FedLocalSSL
 from vesica.protocol import Budget, Rows
@@ -155,7 +156,7 @@ def test_a_limit_for_one_of_several_results_is_refused(limit: dict[str, Any]) ->
 
 
 def test_a_guest_that_is_not_told_the_rows_of_each_count_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    method = FedLocalSSL(**FAST)
-    monkeypatch.setattr(FedLocalSSL, "guest", lambda self, me: replace(method, label_counts=(5,)).finetune(me, print))
-    with pytest.raises(ProtocolError, match="does not say which rows each of label_counts"):
-        fit(method, FEDERATION)
+    fitting = import_module("vesica.experiment.fit")  # not the function
+    monkeypatch.setattr(fitting, "sort_out", lambda method, federation, limited: (split_rows(federation), []))
+    with pytest.raises(AgreementError, match="shop1: the host's agreement does not say which rows each of label_cou"):
+        fit(FedLocalSSL(**FAST, label_counts=(5,)), FEDERATION)

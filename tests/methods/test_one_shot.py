@@ -19,8 +19,8 @@ from vesica.learning.cluster import cluster, mean_recall, purity
 from vesica.methods import FewShot, OneShot, make_method, one_shot
 from vesica.methods.one_shot import gradients_of
 from vesica.models import Head
-from vesica.protocol import Guest, Link
-from vesica.protocol.message import WIRES, Wire
+from vesica.protocol import Guest, Link, link
+from vesica.protocol.message import WIRES, Message, Wire
 
 TINY = OneShot(guest_steps=3, host_epochs=1)
 TINY_FEW = FewShot(guest_steps=3, host_epochs=1)
@@ -405,17 +405,20 @@ Spoil = Callable[[Tensor], Tensor]
 
 
 def spoiled(patch: pytest.MonkeyPatch, kind: str, spoil: Spoil = lambda values: values, **scalars: int) -> None:
-    """The second message of a kind has other values, or other scalars, than it should; or the first, if it is alone."""
-    sent, send = 0, Link.send
+    """The second message of a kind has other values, or other scalars, than it should; or the first, if it is alone.
 
-    def spoiling(link: Link, what: str, tensors: Any = None, **named: Any) -> None:
+    The sender does not look at it: it is spoiled after the sender's own checks.
+    """
+    sent, encode = 0, link.encode
+
+    def spoiling(message: Message, *, wire: Wire) -> memoryview:
         nonlocal sent
-        sent += what == kind
-        if what == kind and sent == (2 if kind == "representations" else 1):
-            tensors, named = spoil(tensors.clone()), named | ({"scalars": scalars} if scalars else {})
-        send(link, what, tensors, **named)
+        sent += message.kind == kind
+        if message.kind == kind and sent == (2 if kind == "representations" else 1):
+            message = Message(kind, {"values": spoil(message.tensor.clone())}, scalars or message.scalars)
+        return encode(message, wire=wire)
 
-    patch.setattr(Link, "send", spoiling)
+    patch.setattr(link, "encode", spoiling)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
@@ -430,14 +433,15 @@ def test_values_that_are_not_finite_are_refused(kind: str, bad: float, monkeypat
         fit(TINY_FEW, small_federation())
     receiver, sender = ("bank", "shop1") if kind.endswith("representations") else ("shop1", "bank")
     assert str(refusal.value) == (
-        f"{receiver}: '{kind}' from '{sender}' has values that are not finite: lower its learning rate or mend its data"
+        f"{receiver}: '{kind}' from '{sender}' has values that are not finite: "
+        "lower its learning rate or correct its data"
     )
 
 
-def test_the_first_representations_are_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_party_whose_own_values_are_not_finite_does_not_send_them(monkeypatch: pytest.MonkeyPatch) -> None:
     represent = Guest.represent
     monkeypatch.setattr(Guest, "represent", lambda me, rows: represent(me, rows) / 0)
-    with pytest.raises(ProtocolError, match="bank: 'representations' from 'shop1' has values that are not finite"):
+    with pytest.raises(InputError, match="shop1: 'representations' for 'bank' has values that are not finite and was"):
         fit(TINY, small_federation())
 
 

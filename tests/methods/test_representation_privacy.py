@@ -3,25 +3,30 @@
 import json
 import math
 import random
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from scipy.optimize import brentq
 from torch import Tensor
 
 from federations import small_federation
 from vesica.data import Table, split_rows
 from vesica.engines import InProcess
-from vesica.errors import InputError, PartyError, RunFolderError, VesicaError
+from vesica.errors import AgreementError, InputError, PartyError, ProtocolError, RunFolderError, VesicaError
 from vesica.experiment import fit, predict_from, seat
 from vesica.experiment.models import PartyModel
 from vesica.methods import FedOnce, SplitNN, fedonce, fedonce_privacy, make_method
 from vesica.privacy import Mechanism, Release, Spent, at_most, gaussian_epsilon, pld_epsilon, rdp_epsilon, release
 from vesica.privacy.release import gaussian_delta
-from vesica.protocol import Host
+from vesica.protocol import Host, Ledger, Link, agreement
+from vesica.protocol.agreement import Agreement
+from vesica.protocol.budget import Meter
 from vesica.protocol.message import decode
 
 TINY: dict[str, Any] = {"guest_epochs": 1, "host_epochs": 2, "batch_size": 16}
@@ -154,6 +159,52 @@ def test_a_run_that_goes_on_does_not_release_a_row_a_second_time(
     assert len(used) == 2
     for came in used:
         assert [part.tolist() for part in came.values()] == [part.tolist() for part in left[:2]]
+
+
+def test_a_run_killed_between_drawing_and_sending_sends_what_was_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The draw is on the disk before anything leaves, so it is not drawn twice."""
+    method, federation = FedOnce(representation="filters", representation_epsilon=4.0, **TINY), small_federation()
+    with monkeypatch.context() as patch:
+        patch.setattr(Meter, "allow", failing_for("representations"))
+        with pytest.raises(PartyError, match="the power is gone"):
+            fit(method, federation, out=tmp_path)
+    (drawn,) = (tmp_path / "shop1" / "released").iterdir()
+    left = overhear(monkeypatch)
+    fit(method, federation, out=tmp_path)
+    assert torch.equal(left[0], load_file(drawn)["tensor.1"])
+    kept = sorted((tmp_path / "shop1" / "released").iterdir())
+    assert [load_file(path)["tensor.1"].shape[0] for path in kept] == [40, 30]
+
+
+def failing_for(kind: str) -> Any:
+    def allow(meter: Meter, ledger: Ledger, receiver: str, sent: str, *, wire: int) -> None:
+        if sent == kind:
+            raise RuntimeError("the power is gone")
+
+    return allow
+
+
+def test_a_host_that_names_a_row_more_often_gets_one_draw_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the guest's code alone: its agreement with such a host is refused, and if it were not, nothing is drawn."""
+    method = FedOnce(representation="filters", representation_epsilon=1.0, **TINY)
+    federation = small_federation(rows=200)
+    propose = Agreement.propose
+
+    def often(honest: Agreement, links: Mapping[str, Link]) -> dict[str, int]:
+        labelled = torch.cat([honest.labelled, honest.labelled[:1].expand(5000)])
+        return propose(replace(honest, labelled=labelled), links)
+
+    monkeypatch.setattr(Agreement, "propose", often)
+    with pytest.raises(AgreementError, match="shop1: the host's agreement names labelled rows twice"):
+        fit(method, federation)
+    left = overhear(monkeypatch)
+    monkeypatch.setattr(agreement, "_rising", lambda positions, rows, use: positions)
+    with pytest.raises(ProtocolError, match="'representations' from 'shop1' is"):
+        fit(method, federation)
+    assert len(left[0]) == 5040
+    assert len(left[0].unique(dim=0)) == 40
 
 
 def test_the_guests_of_one_person_compose() -> None:

@@ -25,15 +25,15 @@ TASK = Task("classification", "auc", ("no", "yes"))
 
 
 def proposal(terms: Terms = TERMS, labelled=(0, 1, 2), validation=(1,)) -> Agreement:
-    return Agreement(terms, "run", TASK, torch.tensor(labelled), torch.tensor(validation))
+    return Agreement(terms, "run", TASK, torch.as_tensor(labelled), torch.as_tensor(validation))
 
 
-def agree(host: Agreement, guest: Terms):
+def agree(host: Agreement, guest: Terms, label_counts=()):
     talk = Talk(["bank", "shop"])
     results = talk.run(
         {
             "bank": host.propose,
-            "shop": lambda links: Agreement.accept(guest, links["bank"], rows=3, dim=16),
+            "shop": lambda links: Agreement.accept(guest, links["bank"], rows=3, dim=16, label_counts=label_counts),
         }
     )
     return results, talk
@@ -56,7 +56,7 @@ FEWER = ((torch.tensor([0, 2]), torch.tensor([2])), (torch.tensor([0]), torch.te
 
 def test_a_guest_is_told_which_rows_are_meant_where_fewer_labels_are_learned_from_as_well() -> None:
     proposed = replace(proposal(), fewer=FEWER)
-    accepted = agree(proposed, TERMS)[0]["shop"]
+    accepted = agree(proposed, TERMS, label_counts=(2, 1))[0]["shop"]
     assert [[part.tolist() for part in pair] for pair in accepted.fewer] == [[[0, 2], [2]], [[0], [0]]]
     assert accepted.digest == proposed.digest
     assert len({proposed.digest, proposal().digest, replace(proposal(), fewer=FEWER[:1]).digest}) == 3
@@ -64,7 +64,52 @@ def test_a_guest_is_told_which_rows_are_meant_where_fewer_labels_are_learned_fro
 
 def test_rows_beyond_the_aligned_ones_are_refused_among_fewer_labels_too() -> None:
     with pytest.raises(AgreementError, match="speaks of rows beyond the 3 aligned ones"):
-        agree(replace(proposal(), fewer=((torch.tensor([3]), torch.tensor([3])),)), TERMS)
+        agree(replace(proposal(), fewer=((torch.tensor([3]), torch.tensor([3])),)), TERMS, label_counts=(1,))
+
+
+@pytest.mark.parametrize(
+    ("labelled", "validation", "sentence"),
+    [
+        ((0, 1, 1), (1,), "names labelled rows twice or out of order"),
+        ((1, 0), (1,), "names labelled rows twice or out of order"),
+        ((0, 1, 2), (1, 1), "names validation rows twice or out of order"),
+        ((0, 1), (2,), "validation rows that are not among the labelled ones"),
+        ((), (), "does not say which rows are labelled"),
+    ],
+)
+@pytest.mark.parametrize("fewer", [False, True])
+def test_a_host_can_name_a_row_only_once(labelled, validation, sentence: str, fewer: bool) -> None:
+    """A guest releases the rows that it is told of: a row named twice would be released twice."""
+    pair = (torch.tensor(labelled, dtype=torch.int64), torch.tensor(validation, dtype=torch.int64))
+    proposed = replace(proposal(), fewer=(pair,)) if fewer else proposal(labelled=pair[0], validation=pair[1])
+    with pytest.raises(AgreementError, match=sentence):
+        agree(proposed, TERMS, label_counts=(len(labelled),) if fewer else ())
+
+
+@pytest.mark.parametrize(
+    ("label_counts", "sentence"),
+    [
+        ((), "does not say which rows each of label_counts"),
+        ((2,), "does not say which rows each of label_counts"),
+        ((2, 1, 1), "does not say which rows each of label_counts"),
+        ((2, 2), "does not name 2 of the labelled rows for label_counts"),
+    ],
+)
+def test_a_host_cannot_name_more_subsets_of_the_rows_than_all_agreed_on(label_counts, sentence: str) -> None:
+    with pytest.raises(AgreementError, match=sentence):
+        agree(replace(proposal(), fewer=FEWER), TERMS, label_counts=label_counts)
+
+
+def test_a_subset_has_labelled_rows_only() -> None:
+    fewer = ((torch.tensor([2]), torch.tensor([2])),)
+    with pytest.raises(AgreementError, match="does not name 1 of the labelled rows for label_counts"):
+        agree(replace(proposal(labelled=(0, 1)), fewer=fewer), TERMS, label_counts=(1,))
+
+
+@pytest.mark.parametrize("change", [{"run": "r" * 65}, {"task": Task("classification", "auc", ("yes", "yes"))}])
+def test_names_in_an_agreement_are_short_and_classes_distinct(change) -> None:
+    with pytest.raises(AgreementError, match="no proper name of the run, or classes that are not distinct"):
+        agree(replace(proposal(), **change), TERMS)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,20 @@
 """What a link sends, counts and refuses."""
 
 import re
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import torch
 
 from conversations import HandClock, Talk
-from vesica.errors import BudgetError, LateError, ProtocolError
-from vesica.protocol import Budget, Message
+from vesica.engines import InProcess
+from vesica.errors import BudgetError, InputError, LateError, ProtocolError
+from vesica.protocol import Budget, Ledger, Link, Message
+from vesica.protocol.budget import Meter
+from vesica.protocol.journal import Journal
+from vesica.protocol.link import Conversation
+from vesica.protocol.message import encode
 
 
 def test_a_message_arrives_as_it_was_sent_and_no_tensor_is_shared() -> None:
@@ -120,6 +127,49 @@ def test_garbage_from_a_peer_is_a_protocol_error_that_names_it() -> None:
 
     with pytest.raises(ProtocolError, match="bank: message 1 from 'shop', expected 'representations'"):
         talk.run({"bank": lambda links: links["shop"].receive("representations"), "shop": shop})
+
+
+def refuse_negative(message: Message) -> None:
+    if (message.tensor < 0).any():
+        raise ProtocolError("'representations' has negative values")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"not a frame at all",
+        encode(Message("gradients", {"values": torch.zeros(2)})),
+        encode(Message("representations", {"values": torch.zeros(3)})),
+        encode(Message("representations", {"values": torch.tensor([0.0, float("nan")])})),
+        encode(Message("representations", {"values": torch.tensor([0.0, -1.0])})),
+    ],
+    ids=["garbage", "another kind", "another shape", "not finite", "what a check refuses"],
+)
+def test_a_message_that_is_refused_does_not_enter_the_journal(bad: bytes, tmp_path: Path) -> None:
+    """So a peer can correct it: the next frame under its number is taken, in this process and in a later one."""
+    good = encode(Message("representations", {"values": torch.ones(2)}))
+    for number, (frame, fault) in enumerate([(bad, ProtocolError), (good, None), (bad, None)]):
+        engine = InProcess(["bank", "shop"])
+        engine.deliver("shop", "bank", 1, memoryview(bytearray(frame)))
+        journal = Journal(tmp_path, ["shop"])
+        talk = Conversation("bank", engine, journal, Ledger("bank", host="bank"), Meter(Budget()))
+        link = Link("shop", talk)
+        with pytest.raises(fault) if fault else nullcontext():
+            assert link.receive("representations", shape=(2,), check=refuse_negative).tensor.tolist() == [1, 1]
+        assert link.received == journal.received_through("shop") == len(talk.ledger.entries) == min(number, 1)
+        journal.close()
+
+
+def test_values_that_are_not_finite_are_not_sent() -> None:
+    talk = Talk(["bank", "shop"])
+    with pytest.raises(InputError, match="shop: 'representations' for 'bank' has values that are not finite and was"):
+        talk.run(
+            {
+                "bank": lambda links: links["shop"].receive("representations"),
+                "shop": lambda links: links["bank"].send("representations", torch.tensor([float("inf")])),
+            }
+        )
+    assert talk.engine.carried == 0
 
 
 def ping_pong(rounds: int):

@@ -128,6 +128,7 @@ def open_talks(
             journal.reach(past.reached)
             seconds = max(seconds, past.seconds)
         talks[party] = Conversation(party, carrier, journal, Ledger(party, host=host), meter)
+        talks[party].folder = None if folder is None else folder.party(party)
         meter.ledgers.append(talks[party].ledger)
     pairs = [pair for guest in guests for pair in ((host, guest), (guest, host))]
     carrier.redeliver({party: talk.journal for party, talk in talks.items()}, pairs)

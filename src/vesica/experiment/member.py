@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,7 +31,7 @@ from vesica.protocol.agreement import digest_of
 from vesica.protocol.budget import Meter
 from vesica.protocol.journal import Journal, sync
 from vesica.protocol.link import Conversation, Progress, Transport, silently
-from vesica.protocol.message import Wire
+from vesica.protocol.message import Message, Wire
 from vesica.protocol.resumable import recall
 
 
@@ -124,7 +125,7 @@ class Member:
         talk.meter.ledgers.append(talk.ledger)
         talk.clock = start_clock(past.seconds)
         talk.wire, talk.device, talk.progress = plan.wire, torch.device(self.device), self.progress
-        talk.wait, talk.stop_at_bytes = plan.wait, plan.stop_at_bytes
+        talk.wait, talk.stop_at_bytes, talk.folder = plan.wait, plan.stop_at_bytes, folder.party(self.me)
         return talk
 
     def lead(self, folder: RunFolder, talk: Conversation, links: Mapping[str, Link], secret: bytes | int) -> Result:
@@ -164,19 +165,20 @@ class Member:
 
     def receive_test_rows(self, link: Link) -> Array:
         """Positions in the common ids, in their order, which must be the same ids here."""
-        message = link.receive("agreement")
         ids = sorted(self.common.tolist())
+        return link.receive("agreement", check=partial(self._check_test_rows, link.peer, ids)).tensors["test"].numpy()
+
+    def _check_test_rows(self, host: str, ids: list[str], message: Message) -> None:
         if message.scalars.get("common") != digest_of(ids):
             raise AgreementError(
-                f"'{link.peer}' has other common ids than the {len(ids)} here: align again, and use that and the same "
+                f"'{host}' has other common ids than the {len(ids)} here: align again, and use that and the same "
                 "rules for ids ([ids] in federation.toml) at both sides"
             )
         test = message.tensors.get("test")
         if test is None or test.dtype != torch.int64 or test.dim() != 1 or not 0 < len(test) < len(ids):
-            raise AgreementError(f"'{link.peer}' does not say which of the {len(ids)} common rows are for testing")
+            raise AgreementError(f"'{host}' does not say which of the {len(ids)} common rows are for testing")
         if int(test.min()) < 0 or int(test.max()) >= len(ids) or len(test.unique()) < len(test):
-            raise AgreementError(f"'{link.peer}' tests with rows beyond the {len(ids)} common ones, or twice with one")
-        return test.cpu().numpy()
+            raise AgreementError(f"'{host}' tests with rows beyond the {len(ids)} common ones, or twice with one")
 
     def save(self, folder: RunFolder, outcome: Outcome, said: Mapping[str, Any]) -> None:
         outcome.save_models(folder.party(self.me))

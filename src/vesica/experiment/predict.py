@@ -23,6 +23,7 @@ from vesica.protocol import Budget, Guest, Host, Ledger, Link, Rows, prediction
 from vesica.protocol.budget import Meter
 from vesica.protocol.journal import Journal
 from vesica.protocol.link import Conversation
+from vesica.protocol.released_rows import ReleasedRows
 
 
 def predict_from(folder: Path, tables: Mapping[str, Table], *, without: Sequence[str] = ()) -> Predictions:
@@ -59,7 +60,7 @@ def predict(
         peers = talking[1:] if name == host.name else [host.name]
         links = {peer: Link(peer, talk) for peer in peers}
         role = Host if name == host.name else Guest
-        me = seat(role, models[name], host.task, talk, links, tables.get(name), rows.get(name))
+        me = seat(role, models[name], host.task, talk, links, tables.get(name), rows.get(name), ids.tolist())
         if isinstance(me, Host):
             me.head = host.head
             programs[name] = partial(prediction.predict, me, torch.arange(len(ids)), without=without)
@@ -79,6 +80,7 @@ def seat(
     links: Mapping[str, Link],
     table: Table | None,
     rows: Array | None,
+    ids: Sequence[str],
 ) -> Host | Guest:
     """A party with its trained encoder, and the asked rows prepared as in training."""
     inputs = torch.empty(0)
@@ -94,7 +96,7 @@ def seat(
         talk,
         links,
         encoder=model.encoder,
-        release=model.release,
+        released=None if model.release is None else ReleasedRows(model.release, ids),
     )
 
 

@@ -21,13 +21,16 @@ from vesica.experiment.models import PartyModel
 from vesica.methods import Method
 from vesica.metrics import Task, score
 from vesica.models import EncoderSpec
-from vesica.privacy import Spent
+from vesica.privacy import Release, Spent
 from vesica.protocol import Budget, Guest, Host, Ledger, Link, Rows
 from vesica.protocol.agreement import Agreement, Terms
 from vesica.protocol.budget import Meter
 from vesica.protocol.link import Conversation
 from vesica.protocol.party import Milestone, Party
 from vesica.protocol.prediction import answer, predict
+from vesica.protocol.released_rows import ReleasedRows
+
+RELEASED = "released"  # the folder of the draws that a guest has given away
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,13 @@ class Seat:
     preparation: Preparation | None  # None: a host with labels only
     spec: EncoderSpec | None
     inputs: Tensor
+    ids: tuple[str, ...]  # of the rows of `inputs`
 
     @classmethod
     def take(cls, party: PartyData, rows: PartyRows, *, device: torch.device) -> Seat:
+        ids = tuple(party.table.ids.tolist())
         if not party.has_features:
-            return cls(party.name, rows, None, None, torch.empty(len(party.table), 0, device=device))
+            return cls(party.name, rows, None, None, torch.empty(len(party.table), 0, device=device), ids)
         preparation = Preparation.fit(
             party.table, rows.training, party=party.name, kinds=party.kinds, scale=party.scale
         )
@@ -77,7 +82,7 @@ class Seat:
             if party.encoder == "bins":
                 raise InputError("encoder 'bins' is made by vertical-trees: leave it to that method")
             spec = EncoderSpec.choose(party.encoder, preparation.schema, dim=party.dim)
-        return cls(party.name, rows, preparation, spec, preparation.apply(party.table).to(device))
+        return cls(party.name, rows, preparation, spec, preparation.apply(party.table).to(device), ids)
 
     @property
     def fingerprint(self) -> str:
@@ -87,7 +92,8 @@ class Seat:
     def be_guest(self, method: Method, terms: Terms, talk: Conversation, links: Mapping[str, Link]) -> Outcome:
         assert self.spec is not None
         (host,) = links.values()
-        agreement = Agreement.accept(terms, host, rows=len(self.rows.aligned), dim=self.spec.dim)
+        counts = getattr(method, "label_counts", ())
+        agreement = Agreement.accept(terms, host, rows=len(self.rows.aligned), dim=self.spec.dim, label_counts=counts)
         rows = self._sort(agreement)
         me = Guest(
             self.name,
@@ -99,7 +105,7 @@ class Seat:
             links,
             agreement.draws,
             parties=terms.parties,
-            release=getattr(method, "representation_noise", None),
+            released=self._released(getattr(method, "representation_noise", None), talk.folder),
         )
         method.guest(me)
         training = begin_scoring(talk)
@@ -178,6 +184,11 @@ class Seat:
         fewer = [replace(rows, labelled=aligned[some], validation=aligned[held]) for some, held in agreement.fewer]
         return replace(rows, fewer=tuple(fewer))
 
+    def _released(self, release: Release | None, folder: Path | None) -> ReleasedRows | None:
+        if release is None:
+            return None
+        return ReleasedRows(release, self.ids, folder=None if folder is None else folder / RELEASED)
+
     def _tensor(self, rows: np.ndarray[Any, Any]) -> Tensor:
         return torch.from_numpy(rows).to(self.inputs.device)
 
@@ -192,8 +203,9 @@ class Seat:
     def _model(self, me: Party) -> PartyModel:
         """What is kept of the party, wherever it was trained: on the CPU."""
         encoder = None if me.encoder is None else me.encoder.cpu()
+        release = None if me.released is None else me.released.release
         wire = me.conversation.wire
-        return PartyModel(self.name, self.preparation, me.encoder_spec, encoder, wire=wire, release=me.release)
+        return PartyModel(self.name, self.preparation, me.encoder_spec, encoder, wire=wire, release=release)
 
 
 def prepare_labels(terms: Terms, split: Split) -> tuple[Task, Tensor]:

@@ -22,6 +22,7 @@ from vesica.protocol import Guest, Host
 from vesica.protocol.byte_limit import Then
 from vesica.protocol.end_to_end import Augment, EndToEnd, View
 from vesica.protocol.link import Link
+from vesica.protocol.message import Message
 from vesica.protocol.party import Party
 
 
@@ -199,13 +200,17 @@ def common_width(me: Host) -> int:
 
 def receive_width(me: Guest) -> int:
     assert me.encoder_spec is not None
-    width = me.host.receive("width").scalar("width", int)
-    if not 2 <= width <= me.encoder_spec.dim or width % 2:
-        raise ProtocolError(
-            f"'width' from '{me.host.peer}' is {width}, expected an even number from 2 to the {me.encoder_spec.dim} "
-            "agreed on: the two sides do not run the same method or version"
-        )
-    return width
+    dim = me.encoder_spec.dim
+
+    def check(message: Message) -> None:
+        width = message.scalar("width", int)
+        if not 2 <= width <= dim or width % 2:
+            raise ProtocolError(
+                f"'width' from '{me.host.peer}' is {width}, expected an even number from 2 to the {dim} agreed on: "
+                "the two sides do not run the same method or version"
+            )
+
+    return me.host.receive("width", check=check).scalar("width", int)
 
 
 def take_encoder(me: Party, width: int) -> None:
@@ -231,10 +236,13 @@ def receive_batch(me: Host, batch: Tensor, *, own: Tensor, view: View, reference
 
 def receive_part(link: Link, aligned: int, *, dim: int) -> Tensor:
     """A guest's part of so many aligned rows and, behind them, of some of its own."""
-    part = link.receive("representations", shape=(None, dim)).tensor
-    if len(part) < aligned:
-        raise ProtocolError(f"'representations' from '{link.peer}' has {len(part)} rows, expected {aligned} or more")
-    return part.requires_grad_()
+
+    def check(message: Message) -> None:
+        rows = len(message.tensor)
+        if rows < aligned:
+            raise ProtocolError(f"'representations' from '{link.peer}' has {rows} rows, expected {aligned} or more")
+
+    return link.receive("representations", shape=(None, dim), check=check).tensor.requires_grad_()
 
 
 def gather(me: Host) -> Tensor:

@@ -124,8 +124,8 @@ class OneShot:
         rows = me.rows.labelled
         self.begin(me)
         me.host.send("representations", me.represent(rows))  # (1)
-        answer = me.host.receive("gradients", shape=(len(rows), dim_of(me)), finite=True)  # (2)
-        known = Labelled(rows, cluster(answer.tensor, classes_of(answer, me)))  # (3)
+        gradients = receive_gradients(me, shape=(len(rows), dim_of(me)))  # (2)
+        known = Labelled(rows, cluster(gradients, me.task.outputs))  # (3)
         model = self.learn(me, known, step="semi-supervised")  # (4)
         me.host.send("representations", me.represent(rows))  # (5)
         return known, model
@@ -138,7 +138,7 @@ class OneShot:
         me.head = head = self.fresh_head(me, me.dims)
         self.begin(me)
         own = own_part(me)
-        parts = [*own, *me.gather_representations(rows, finite=True)]
+        parts = [*own, *me.gather_representations(rows)]
         gradients = self.noised(me, head, parts, labels)  # (2)
         for link, gradient in zip(me.guests.values(), gradients, strict=True):
             link.send("gradients", gradient, scalars={"classes": me.task.outputs})
@@ -334,7 +334,7 @@ class FewShot(OneShot):
         me.milestone("one-shot")
         me.about(me.rows.labelled[:0], and_others=True)
         unaligned = {
-            name: link.receive("unaligned-representations", shape=(None, me.dims[name]), finite=True).tensor
+            name: link.receive("unaligned-representations", shape=(None, me.dims[name])).tensor
             for name, link in me.guests.items()
         }
         if me.encoder is not None:
@@ -423,28 +423,33 @@ def own_part(me: Host) -> list[Tensor]:
 
 def gather_parts(me: Host) -> list[Tensor]:
     """Every party's representations of the labelled rows, the host's own first: a round up."""
-    return [*own_part(me), *me.gather_representations(me.rows.labelled, finite=True)]
+    return [*own_part(me), *me.gather_representations(me.rows.labelled)]
 
 
-def classes_of(answer: Message, me: Guest) -> int:
-    """The number of classes that came with the gradients: the one that all agreed on."""
-    classes = answer.scalar("classes", int)
-    if classes != me.task.outputs:
-        raise ProtocolError(
-            f"'gradients' from '{me.host.peer}' are of {classes} classes, expected the {me.task.outputs} agreed on: "
-            "the two sides do not run the same method or version"
-        )
-    return classes
+def receive_gradients(me: Guest, *, shape: tuple[int, int]) -> Tensor:
+    """The gradients, from a host that means as many classes as all agreed on."""
+
+    def check(message: Message) -> None:
+        classes = message.scalar("classes", int)
+        if classes != me.task.outputs:
+            raise ProtocolError(
+                f"'gradients' from '{me.host.peer}' are of {classes} classes, expected the {me.task.outputs} agreed "
+                "on: the two sides do not run the same method or version"
+            )
+
+    return me.host.receive("gradients", shape=shape, check=check).tensor
 
 
 def receive_chances(me: Guest) -> Tensor:
-    chances = me.host.receive("probabilities", shape=(len(me.rows.unaligned),), finite=True).tensor
-    if len(chances) and not 0 <= float(chances.min()) <= float(chances.max()) <= 1 + _ROUNDING:
-        raise ProtocolError(
-            f"'probabilities' from '{me.host.peer}' go from {float(chances.min()):g} to {float(chances.max()):g}, "
-            "expected 0 to 1: the two sides do not run the same method or version"
-        )
-    return chances
+    def check(message: Message) -> None:
+        chances = message.tensor
+        if len(chances) and not 0 <= float(chances.min()) <= float(chances.max()) <= 1 + _ROUNDING:
+            raise ProtocolError(
+                f"'probabilities' from '{me.host.peer}' go from {float(chances.min()):g} to {float(chances.max()):g}, "
+                "expected 0 to 1: the two sides do not run the same method or version"
+            )
+
+    return me.host.receive("probabilities", shape=(len(me.rows.unaligned),), check=check).tensor
 
 
 def dim_of(me: Party) -> int:

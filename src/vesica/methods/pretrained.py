@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vesica.augmentations import views_of
-from vesica.errors import InputError, ProtocolError
+from vesica.errors import InputError
 from vesica.learning.pretext import Tower, cross_tower, pretext
 from vesica.learning.resume import Stateful
 from vesica.learning.self_supervised import half_cosine
@@ -112,8 +112,6 @@ class Pretrained(LabelDefences, ABC):
 
     def finetune(self, me: Party, go_on: Callable[[str], None]) -> None:
         """From the same pre-trained encoder for every count of labelled rows, the whole of them last."""
-        if [len(rows.labelled) for rows in me.rows.fewer] != list(self.label_counts):
-            raise ProtocolError(f"the agreement does not say which rows each of label_counts {self.label_counts} means")
         for rows in me.rows.fewer:
             with me.apart(f"{len(rows.labelled)} labelled rows", rows):
                 go_on(f"finetuning-{len(rows.labelled)}")

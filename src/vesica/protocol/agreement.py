@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from vesica.protocol.link import Link
 from vesica.protocol.message import Message
 
 MOST_DIMENSIONS = 65_536
+LONGEST_NAME = 64  # characters of a run's name
 _USES = ("labelled", "validation")
 
 
@@ -98,28 +100,47 @@ class Agreement:
         """The host's side: say it to every guest, and have it said back; how long their representations are."""
         for link in links.values():
             link.send("agreement", self._tensors(), scalars={"terms": self._text()})
-        answers = {name: link.receive("agreement").scalars for name, link in links.items()}
-        for name, answer in answers.items():
-            if answer.get("digest") != self.digest.hex():
-                raise AgreementError(f"'{name}' agreed to something else: start both parties anew")
-            dim = answer.get("dim")
-            if type(dim) is not int or not 1 <= dim <= MOST_DIMENSIONS:
-                raise AgreementError(
-                    f"'{name}' says that its representations have {dim!r} dimensions, expected 1 to {MOST_DIMENSIONS}"
-                )
-        return {name: int(answer["dim"]) for name, answer in answers.items()}
+        answers = {name: link.receive("agreement", check=partial(self._check, name)) for name, link in links.items()}
+        return {name: answer.scalar("dim", int) for name, answer in answers.items()}
+
+    def _check(self, guest: str, answer: Message) -> None:
+        if answer.scalars.get("digest") != self.digest.hex():
+            raise AgreementError(f"'{guest}' agreed to something else: start both parties anew")
+        dim = answer.scalars.get("dim")
+        if type(dim) is not int or not 1 <= dim <= MOST_DIMENSIONS:
+            raise AgreementError(
+                f"'{guest}' says that its representations have {dim!r} dimensions, expected 1 to {MOST_DIMENSIONS}"
+            )
 
     @classmethod
-    def accept(cls, terms: Terms, link: Link, *, rows: int, dim: int) -> Agreement:
-        """A guest's side: compare what the host says with what is known here, and say it back."""
-        message = link.receive("agreement")
-        said = _said(message)
-        terms.check(said, host=link.peer)
-        task = Task(terms.task, terms.metric, tuple(said["classes"]))
-        fewer = [_positions(message, rows, f"-{number}") for number in range(1, len(message.tensors) // 2)]
-        agreement = cls(terms, said["run"], task, *_positions(message, rows), tuple(fewer))
+    def accept(cls, terms: Terms, link: Link, *, rows: int, dim: int, label_counts: Sequence[int] = ()) -> Agreement:
+        """A guest's side: compare what the host says with what is known here, and say it back.
+
+        The host chooses which of the `rows` aligned rows are labelled, so it chooses what a guest gives away of them.
+        It can name a row once only, and no more subsets of them than the `label_counts` that all agreed on.
+        """
+        read = partial(cls._read, terms, host=link.peer, rows=rows, label_counts=label_counts)
+        agreement = read(link.receive("agreement", check=read))
         link.send("agreement", scalars={"digest": agreement.digest.hex(), "dim": dim})
         return agreement
+
+    @classmethod
+    def _read(cls, terms: Terms, message: Message, *, host: str, rows: int, label_counts: Sequence[int]) -> Agreement:
+        said = _said(message)
+        terms.check(said, host=host)
+        task = Task(terms.task, terms.metric, tuple(said["classes"]))
+        if len(message.tensors) != len(_USES) * (1 + len(label_counts)):
+            raise AgreementError(
+                f"the host's agreement does not say which rows each of label_counts {tuple(label_counts)} means"
+            )
+        labelled, validation = _positions(message, rows)
+        fewer = [_positions(message, rows, f"-{number}") for number in range(1, len(label_counts) + 1)]
+        for count, (some, _) in zip(label_counts, fewer, strict=True):
+            if len(some) != count or not torch.isin(some, labelled).all():
+                raise AgreementError(
+                    f"the host's agreement does not name {count} of the labelled rows for label_counts"
+                )
+        return cls(terms, said["run"], task, labelled, validation, tuple(fewer))
 
 
 def _said(message: Message) -> dict[str, Any]:
@@ -128,20 +149,28 @@ def _said(message: Message) -> dict[str, Any]:
         classes, run = said["classes"], said["run"]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise AgreementError(f"the host's agreement cannot be read ({error!r})") from error
-    if not isinstance(run, str) or not isinstance(classes, list) or not all(isinstance(c, str) for c in classes):
-        raise AgreementError("the host's agreement has a run or classes that are no text")
+    texts = isinstance(run, str) and isinstance(classes, list) and all(isinstance(name, str) for name in classes)
+    if not texts or len(run) > LONGEST_NAME or len(set(classes)) < len(classes):
+        raise AgreementError("the host's agreement has no proper name of the run, or classes that are not distinct")
     return dict(said)
 
 
 def _positions(message: Message, rows: int, which: str = "") -> tuple[Tensor, Tensor]:
-    """The labelled and the validation rows, which must be positions in this party's aligned rows."""
-    found = [message.tensors.get(f"{use}{which}") for use in _USES]
-    for positions in found:
-        if positions is None or positions.dtype != torch.int64 or positions.dim() != 1:
-            raise AgreementError("the host's agreement does not say which rows are labelled")
-        if len(positions) and not (int(positions.min()) >= 0 and int(positions.max()) < rows):
-            raise AgreementError(f"the host's agreement speaks of rows beyond the {rows} aligned ones here")
-    labelled, validation = found
-    assert labelled is not None
-    assert validation is not None
+    """The labelled rows and, among them, the validation rows: positions in this party's aligned rows.
+
+    Each rises, so that no row is named twice and neither is longer than the rows there are.
+    """
+    labelled, validation = (_rising(message.tensors.get(f"{use}{which}"), rows, use) for use in _USES)
+    if not torch.isin(validation, labelled).all():
+        raise AgreementError("the host's agreement has validation rows that are not among the labelled ones")
     return labelled, validation
+
+
+def _rising(positions: Tensor | None, rows: int, use: str) -> Tensor:
+    if positions is None or positions.dtype != torch.int64 or positions.dim() != 1 or not len(positions):
+        raise AgreementError("the host's agreement does not say which rows are labelled and which validate")
+    if int(positions.min()) < 0 or int(positions.max()) >= rows:
+        raise AgreementError(f"the host's agreement speaks of rows beyond the {rows} aligned ones here")
+    if not (positions.diff() > 0).all():
+        raise AgreementError(f"the host's agreement names {use} rows twice or out of order: each may be named once")
+    return positions

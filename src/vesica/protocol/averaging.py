@@ -11,6 +11,7 @@ from torch import Tensor
 
 from vesica.errors import ProtocolError
 from vesica.privacy import isotropic_noise
+from vesica.protocol.message import Message, has_scalars
 from vesica.protocol.party import Guest, Host
 
 Weights = Mapping[str, Tensor]
@@ -22,13 +23,18 @@ class GuestAveraging:
     def __init__(self, me: Guest, weights: Weights) -> None:
         self._me, self._weights = me, weights
         me.host.send("shapes", scalars={"digest": shapes_of(weights)})
-        self.takes_part = me.host.receive("group").scalar("shared", bool)
+        self.takes_part = me.host.receive("group", check=has_scalars(shared=bool)).scalar("shared", bool)
 
     def average(self) -> None:
         """Give the host the weights and take the average, where there is one."""
         if self.takes_part:
             self._me.host.send("weights", self._weights)
-            put(self._weights, self._me.host.receive("weights").tensors, sender=self._me.host.peer)
+            put(self._weights, self._me.host.receive("weights", check=self._check).tensors)
+
+    def _check(self, message: Message) -> None:
+        if shapes_of(message.tensors) != shapes_of(self._weights):
+            host = self._me.host.peer
+            raise ProtocolError(f"'weights' from '{host}' have other shapes than those here: start both parties anew")
 
 
 class HostAveraging:
@@ -41,7 +47,10 @@ class HostAveraging:
         self._me, self._noise = me, noise
         self._weights: Weights = weights or {}
         shapes = {} if weights is None else {me.name: shapes_of(weights)}
-        shapes |= {name: message.scalar("digest", str) for name, message in me.gather("shapes").items()}
+        shapes |= {
+            name: message.scalar("digest", str)
+            for name, message in me.gather("shapes", check=has_scalars(digest=str)).items()
+        }
         groups = [[name for name in shapes if shapes[name] == digest] for digest in dict.fromkeys(shapes.values())]
         self.groups = [group for group in groups if len(group) > 1]
         self.alone = [group[0] for group in groups if len(group) == 1]
@@ -59,15 +68,16 @@ class HostAveraging:
             mean = {key: torch.stack([held[name][key] for name in group]).mean(dim=0) for key in held[group[0]]}
             for name in group:
                 if name == me.name:
-                    put(self._weights, mean, sender=me.name)
+                    put(self._weights, mean)
                 else:
                     me.guests[name].send("weights", mean)
 
     def _take(self, guest: str) -> Weights:
-        weights = self._me.guests[guest].receive("weights").tensors
-        if shapes_of(weights) != self._shapes[guest]:
-            raise ProtocolError(f"'weights' from '{guest}' have other shapes than it said: start both parties anew")
-        return weights
+        def check(message: Message) -> None:
+            if shapes_of(message.tensors) != self._shapes[guest]:
+                raise ProtocolError(f"'weights' from '{guest}' have other shapes than it said: start both parties anew")
+
+        return self._me.guests[guest].receive("weights", check=check).tensors
 
 
 def shapes_of(weights: Weights) -> str:
@@ -77,9 +87,7 @@ def shapes_of(weights: Weights) -> str:
 
 
 @torch.no_grad()
-def put(weights: Weights, values: Weights, *, sender: str) -> None:
-    """Copy values into the weights that a model holds."""
-    if shapes_of(weights) != shapes_of(values):
-        raise ProtocolError(f"'weights' from '{sender}' have other shapes than those here: start both parties anew")
+def put(weights: Weights, values: Weights) -> None:
+    """Copy values, in the same shapes, into the weights that a model holds."""
     for name, weight in weights.items():
         weight.copy_(values[name])

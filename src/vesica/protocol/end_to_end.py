@@ -19,7 +19,7 @@ from vesica.metrics import standing
 from vesica.privacy import GradientProtection
 from vesica.protocol.byte_limit import THENS, ByteLimit, Then
 from vesica.protocol.link import Link
-from vesica.protocol.message import Message, Scalar
+from vesica.protocol.message import Message, Scalar, has_scalars
 from vesica.protocol.party import Guest, Host, Party
 
 Augment = Literal["none", "weak"]
@@ -59,7 +59,7 @@ class EndToEnd:
     def follow(self, me: Guest, *, step: str) -> None:
         """Go on from the encoder that the guest has."""
         assert me.encoder is not None
-        if me.release is not None:
+        if me.released is not None:
             raise InputError(f"{me.name}: end-to-end training sends rows as they are and has no noise for them")
         view, optimiser = self.view(me), self.optimiser_of(me.encoder)
         stopping = Stopping({"encoder": me.encoder}, patience=self.patience)
@@ -71,7 +71,7 @@ class EndToEnd:
                 continue
             if then != "close":
                 me.host.send("representations", me.represent(self.scored(me)))
-            verdict = me.host.receive("verdict")
+            verdict = me.host.receive("verdict", check=has_scalars(better=bool, stop=bool))
             stopping.take(better=verdict.scalar("better", bool))
             if verdict.scalar("stop", bool):
                 break
@@ -107,7 +107,11 @@ class EndToEnd:
         assert me.encoder is not None
         representations: Tensor = me.encoder(seen)
         me.host.send("representations", representations)
-        gradients = me.host.receive("gradients", shape=representations.shape)
+        gradients = me.host.receive(
+            "gradients",
+            shape=representations.shape,
+            check=None if me.conversation.stop_at_bytes is None else what_follows,
+        )
         optimiser.zero_grad()
         representations.backward(gradients.tensor)
         optimiser.step()

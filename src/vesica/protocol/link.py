@@ -6,13 +6,14 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vesica.errors import LateError, ProtocolError
+from vesica.errors import InputError, LateError, ProtocolError
 from vesica.learning.meeting import Meet, alone
 from vesica.privacy import Spent
 from vesica.protocol.budget import Meter
@@ -47,6 +48,7 @@ class Transport(Protocol):
 
 
 Progress = Callable[[str, str, int, int], None]  # party, step, position, total
+Check = Callable[[Message], object]  # raises a ProtocolError if a message is not what it should be
 
 
 def silently(party: str, step: str, position: int, total: int) -> None:
@@ -75,6 +77,7 @@ class Conversation:
     rows: Tensor | None = None  # of the party's own table, that its messages are about now,
     and_others: bool = False  # and behind them rows that are another's
     stop_at_bytes: int | None = None  # end-to-end training ends before it takes more; None: no limit
+    folder: Path | None = None  # the party's own, for what must outlive a kill, and outlives the journal
 
     def note(self, value: float) -> None:
         """Put a validation value on the curve, where it stands in rounds and bytes; one that is undefined is not."""
@@ -92,6 +95,11 @@ def fits(tensor: Tensor, shape: Sequence[int | None], dtype: torch.dtype) -> boo
     if tensor.dtype != dtype or tensor.dim() != len(shape):
         return False
     return all(wanted in (None, size) for wanted, size in zip(shape, tensor.shape, strict=True))
+
+
+def all_finite(tensors: Mapping[str, Tensor]) -> bool:
+    """Whether no tensor holds NaN or infinity."""
+    return all(bool(tensor.isfinite().all()) for tensor in tensors.values() if tensor.is_floating_point())
 
 
 class Link:
@@ -123,6 +131,11 @@ class Link:
             talk.ledger.record(talk.party, self.peer, kind, payload=size.payload, wire=size.wire)
             return
         named = {"values": tensors} if isinstance(tensors, Tensor) else dict(tensors or {})
+        if not all_finite(named):
+            raise InputError(
+                f"'{kind}' for '{self.peer}' has values that are not finite and was not sent: "
+                "lower the learning rate or correct the data, and start a new run"
+            )
         frame = encode(Message(kind, named, dict(scalars or {})), wire=wire or talk.wire)
         talk.meter.allow(talk.ledger, self.peer, kind, wire=len(frame))
         payload = payload_bytes(frame)
@@ -137,38 +150,50 @@ class Link:
         *,
         shape: Sequence[int | None] | None = None,
         dtype: torch.dtype = torch.float32,
-        finite: bool = False,
         within: float | None = None,
+        check: Check | None = None,
     ) -> Message:
-        """Wait for the next message of the peer, which must be of this kind.
+        """Wait for the next message of the peer, which must be of this kind and hold finite values only.
 
-        With a `shape` it must hold one tensor of that shape and dtype; a dimension that is None may be any. What must
-        be `finite` holds neither NaN nor infinity.
+        With a `shape` it must hold one tensor of that shape and dtype; a dimension that is None may be any.
+        `check` raises an error if the message is wrong in another way. A message enters the journal after all
+        checks: what is refused was not received, so the peer can correct it and send it again.
         One that does not come `within` so many seconds is a LateError, and the peer is given up for this run.
         """
-        talk = self._talk
-        frame = self._take(kind, within=within)
-        try:
-            message = decode(frame)
-        except ProtocolError as error:
-            raise ProtocolError(f"message {self.received} from '{self.peer}', expected '{kind}': {error}") from error
-        if message.kind != kind:
-            raise ProtocolError(
-                f"message {self.received} from '{self.peer}' is '{message.kind}', expected '{kind}': "
-                "the two sides do not run the same method or version"
-            )
+        talk, sequence = self._talk, self.received + 1
+        kept = talk.journal.received(self.peer, sequence)
+        frame = self._collect(kind, sequence, within=within) if kept is None else kept
+        message = self._decode(frame, kind, sequence)
         if shape is not None and not fits(message.tensor, shape, dtype):
             got = form(message.tensor.shape, message.tensor.dtype)
             raise ProtocolError(f"'{kind}' from '{self.peer}' is {got}, expected {form(shape, dtype)}")
-        if finite and not all(tensor.isfinite().all() for tensor in message.tensors.values()):
+        if not all_finite(message.tensors):
             raise ProtocolError(
-                f"'{kind}' from '{self.peer}' has values that are not finite: lower its learning rate or mend its data"
+                f"'{kind}' from '{self.peer}' has values that are not finite: "
+                "lower its learning rate or correct its data"
             )
+        if check is not None:
+            check(message)
+        if kept is None:
+            talk.journal.record_received(self.peer, sequence, frame)
+        self.received = sequence
         talk.ledger.record(self.peer, talk.party, kind, payload=payload_bytes(frame), wire=len(frame))
-        self._note_rows(self.received, message.tensors, sent=False)
+        self._note_rows(sequence, message.tensors, sent=False)
         return Message(
             kind, {name: tensor.to(talk.device) for name, tensor in message.tensors.items()}, message.scalars
         )
+
+    def _decode(self, frame: memoryview, kind: str, sequence: int) -> Message:
+        try:
+            message = decode(frame)
+        except ProtocolError as error:
+            raise ProtocolError(f"message {sequence} from '{self.peer}', expected '{kind}': {error}") from error
+        if message.kind != kind:
+            raise ProtocolError(
+                f"message {sequence} from '{self.peer}' is '{message.kind}', expected '{kind}': "
+                "the two sides do not run the same method or version"
+            )
+        return message
 
     def _note_rows(self, sequence: int, tensors: Mapping[str, Tensor], *, sent: bool) -> None:
         """For who audits the run: which rows the values of a message belong to, one each."""
@@ -181,18 +206,13 @@ class Link:
             positions = np.pad(rows.cpu().numpy(), (0, more), constant_values=ANOTHERS)
             journal.record_rows(self.peer, sequence, positions, sent=sent)
 
-    def _take(self, kind: str, *, within: float | None) -> memoryview:
-        """The next frame of the peer, from an earlier life of this run or from the wire."""
-        talk, sequence = self._talk, self.received + 1
+    def _collect(self, kind: str, sequence: int, *, within: float | None) -> memoryview:
+        """The next frame of the peer, from the wire."""
+        talk = self._talk
         if self.given_up:  # what it sent late would be taken for what comes next
             raise ProtocolError(f"'{self.peer}' was late and is given up: '{kind}' cannot be received from it")
-        frame = talk.journal.received(self.peer, sequence)
-        if frame is None:
-            try:
-                frame = talk.transport.collect(talk.party, self.peer, sequence, kind, within=within)
-            except LateError:
-                self.given_up = True
-                raise
-            talk.journal.record_received(self.peer, sequence, frame)
-        self.received = sequence
-        return frame
+        try:
+            return talk.transport.collect(talk.party, self.peer, sequence, kind, within=within)
+        except LateError:
+            self.given_up = True
+            raise

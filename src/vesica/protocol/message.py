@@ -3,7 +3,7 @@
 import json
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from reprlib import repr as short  # what a peer sent may be long, or deeply nested
@@ -17,7 +17,7 @@ from torch import Tensor
 from vesica.errors import InputError, ProtocolError, nearest
 from vesica.protocol.wire import DTYPES, WIRES, Layout, Wire, can_travel, read, write
 
-__all__ = ["WIRES", "Message", "Scalar", "Wire", "decode", "encode", "frame_bytes", "payload_bytes"]
+__all__ = ["WIRES", "Message", "Scalar", "Wire", "decode", "encode", "frame_bytes", "has_scalars", "payload_bytes"]
 
 Scalar = bool | int | float | str
 Buffer = bytes | bytearray | memoryview
@@ -79,6 +79,16 @@ class Message:
 
     def _refuse(self, why: str) -> NoReturn:
         raise ProtocolError(f"message {self.kind!r}: {why}")
+
+
+def has_scalars(**kinds: type[Any]) -> Callable[[Message], None]:
+    """A check, for receiving, that a message has these scalars with these very types."""
+
+    def check(message: Message) -> None:
+        for name, kind in kinds.items():
+            message.scalar(name, kind)
+
+    return check
 
 
 def _is_scalar(scalar: object) -> bool:

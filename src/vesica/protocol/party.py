@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from vesica.errors import InputError, LateError
 from vesica.metrics import Task
 from vesica.models import AnyHead, EncoderSpec
-from vesica.privacy import Release
 from vesica.protocol.ledger import Entry
-from vesica.protocol.link import Conversation, Link
+from vesica.protocol.link import Check, Conversation, Link
 from vesica.protocol.message import Message, Scalar
+from vesica.protocol.released_rows import ReleasedRows
 from vesica.protocol.resumable import Resumable
 
 _ROWS_AT_ONCE = 4096
@@ -78,7 +78,7 @@ class Party:
     agreed: bytes = b""  # a digest of what all parties agreed on, which public random numbers follow from
     encoder: nn.Module | None = None  # left out: a fresh one
     parties: tuple[str, ...] = ()  # everyone who takes part, the host first
-    release: Release | None = None  # what is done to representations before they are given away
+    released: ReleasedRows | None = None  # what it has given away of its rows, where a method puts noise on them
 
     def __post_init__(self) -> None:
         self.milestones: dict[str, Milestone] = {}
@@ -114,13 +114,16 @@ class Party:
         Where a method has noise for them they leave from here alone, in training and in prediction: end-to-end
         training, which sends what the encoder gives, refuses a party with noise.
         """
+        self.about(rows)
+        return self._represent(rows) if self.released is None else self.released(rows, self._represent)
+
+    def _represent(self, rows: Tensor) -> Tensor:
         assert self.encoder is not None, f"{self.name} has no features"
         training = self.encoder.training
         self.encoder.eval()
-        self.about(rows)
         representations = torch.cat([self.encode(some) for some in rows.split(_ROWS_AT_ONCE)])
         self.encoder.train(training)
-        return representations if self.release is None else self.release(representations)
+        return representations
 
     def milestone(self, name: str) -> None:
         """Remember how things stand: an earlier method's result, scored beside this one's in the end."""
@@ -182,15 +185,15 @@ class Host(Party):
     def keep(self) -> Milestone:
         return replace(super().keep(), head=copy.deepcopy(self.head))
 
-    def gather(self, kind: str) -> dict[str, Message]:
+    def gather(self, kind: str, *, check: Check | None = None) -> dict[str, Message]:
         """One message from every guest: a round up."""
-        return {name: link.receive(kind) for name, link in self.guests.items()}
+        return {name: link.receive(kind, check=check) for name, link in self.guests.items()}
 
-    def gather_representations(self, rows: Tensor, *, finite: bool = False) -> list[Tensor]:
+    def gather_representations(self, rows: Tensor) -> list[Tensor]:
         """The guests' representations of these rows, in the order of the guests: a round up."""
         self.about(rows)
         return [
-            link.receive("representations", shape=(len(rows), self.dims[name]), finite=finite).tensor
+            link.receive("representations", shape=(len(rows), self.dims[name])).tensor
             for name, link in self.guests.items()
         ]
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from vesica.models import Head
+from vesica.protocol.message import has_scalars
 from vesica.protocol.party import Guest, Host
 from vesica.schema import ImageSchema
 
@@ -16,7 +17,7 @@ _ROWS_A_MESSAGE = 100_000
 
 def answer(me: Guest, rows: Tensor) -> None:
     """Give the host what its head reads, if it reads anything of this guest's."""
-    request = me.host.receive("request")
+    request = me.host.receive("request", check=has_scalars(kind=str, wanted=bool))
     kind = request.scalar("kind", str)
     if request.scalar("wanted", bool):
         for some in rows.split(_ROWS_A_MESSAGE):
