@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -45,8 +46,10 @@ def gather_columns(me: Host) -> Pool:
         specs[me.name] = give_raw(me)
         columns.append(me.inputs[me.rows.labelled])
     me.about(me.rows.labelled)
-    for name, message in me.gather("columns").items():
-        specs[name] = read_spec(name, message, rows=len(me.rows.labelled))
+    for name, link in me.guests.items():
+        read = partial(read_spec, name, rows=len(me.rows.labelled))
+        message = link.receive("columns", check=read)
+        specs[name] = read(message)
         columns.append(message.tensor)
     is_validation = torch.isin(me.rows.labelled, me.rows.validation)
     return Pool(
