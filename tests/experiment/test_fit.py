@@ -1,6 +1,7 @@
 """Runs: the same seed gives the same bits; a run folder is this run's or is refused."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -157,6 +158,16 @@ def test_a_torn_folder_is_refused(tmp_path: Path) -> None:
     (out / "run.json").write_text('{"format": 1, "meth')
     with pytest.raises(RunFolderError, match=r"run.json is torn"):
         fit(FAST, small_federation(), out=out)
+
+
+def test_a_run_goes_on_after_a_power_cut_took_the_unsynced_end_of_a_journal(tmp_path: Path) -> None:
+    out = unfinished(tmp_path / "run")
+    last = max((out / "bank" / "journal").glob("segment-*"))
+    assert last.stat().st_size > 1000
+    os.truncate(last, 28)  # to its first marker
+    resumed, whole = fit(FAST, small_federation(), out=out), fit(FAST, small_federation())
+    assert resumed.ledger.entries == whole.ledger.entries
+    assert all(torch.equal(a, b) for a, b in zip(weights(resumed).values(), weights(whole).values(), strict=True))
 
 
 def test_an_interrupted_folder_goes_on_with_a_larger_budget(tmp_path: Path) -> None:
