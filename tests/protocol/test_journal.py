@@ -67,6 +67,12 @@ def test_a_damaged_record_is_refused_in_one_sentence(tmp_path: Path) -> None:
         Journal(tmp_path, ["shop"])
 
 
+def test_a_segment_that_cannot_be_read_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "segment-00000001.log").mkdir()
+    with pytest.raises(RunFolderError, match=r"is torn \(segment-00000001.log cannot be read: Is a directory\)"):
+        Journal(tmp_path, ["shop"])
+
+
 def write(journal: Journal, sent: range, received: range) -> None:
     for sequence in sent:
         journal.record_sent("shop", sequence, frame(f"sent {sequence}"), payload=sequence)

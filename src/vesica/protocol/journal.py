@@ -225,7 +225,10 @@ class Journal:
         self.is_new = not paths
         for path in paths:
             self._segment = int(path.stem.removeprefix("segment-"))
-            data = memoryview(path.read_bytes())
+            try:
+                data = memoryview(path.read_bytes())
+            except OSError as error:
+                raise self._torn(f"{path.name} cannot be read: {error.strerror}") from error
             if _is_old(data):
                 if not read_only:
                     raise RunFolderError(
