@@ -2,6 +2,7 @@
 
 import errno
 import os
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Self
@@ -63,6 +64,24 @@ def test_a_torn_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(RunFolderError, match=r"is torn .* start again in a new folder"):
         load(path)
+
+
+def test_no_flipped_bit_changes_a_state_unnoticed(tmp_path: Path) -> None:
+    path = tmp_path / "s.safetensors"
+    state = {"position": 3, "weights": torch.arange(4.0), "step": torch.tensor(7), "seen": torch.tensor([True, False])}
+    save_atomically(path, state)
+    content = path.read_bytes()
+    for bit in range(0, 8 * len(content), 11):  # 11 and 8 have no common divisor: every place in a byte has its turn
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with suppress(RunFolderError):
+            found = load(path)
+            assert found.keys() == state.keys()
+            assert found["position"] == 3
+            for name in ("weights", "step", "seen"):
+                assert found[name].dtype == state[name].dtype
+                assert torch.equal(found[name], state[name])
 
 
 def test_what_the_checkpoints_say_is_the_farthest_of_all(tmp_path: Path) -> None:

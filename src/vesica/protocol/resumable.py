@@ -11,10 +11,12 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -25,6 +27,8 @@ from vesica.learning.resume import Stateful
 from vesica.protocol.journal import sync, unwritable, written
 from vesica.protocol.ledger import Entry
 from vesica.protocol.link import Conversation, Link
+
+_VALUES = attrgetter(*Entry.__slots__)
 
 
 def pack(value: Any, tensors: dict[str, Tensor]) -> Any:
@@ -57,7 +61,8 @@ def unpack(value: Any, tensors: Mapping[str, Tensor]) -> Any:
 def save_atomically(path: Path, state: Any) -> None:
     """Write a state so that a kill leaves the old file or the new one, never half of it."""
     tensors: dict[str, Tensor] = {}
-    metadata = {"state": json.dumps(pack(state, tensors))}
+    text = json.dumps(pack(state, tensors))
+    metadata = {"state": text, "checksum": str(_checksum(text, tensors))}
     partial = path.with_suffix(".partial")
     with written(path):
         try:
@@ -71,8 +76,18 @@ def save_atomically(path: Path, state: Any) -> None:
 
 def load(path: Path) -> Any:
     with _opened(path) as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return unpack(json.loads(file.metadata()["state"]), tensors)
+        text, tensors = file.metadata()["state"], {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if file.metadata()["checksum"] != str(_checksum(text, tensors)):
+            raise ValueError("its checksum is another one")
+        return unpack(json.loads(text), tensors)
+
+
+def _checksum(text: str, tensors: Mapping[str, Tensor]) -> int:
+    """Of all that a state says: safetensors would not notice a flipped bit."""
+    checksum = zlib.crc32(text.encode())
+    for name in sorted(tensors):
+        checksum = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, checksum)
+    return checksum
 
 
 def _load_without_tensors(path: Path) -> dict[str, Any]:
@@ -118,7 +133,7 @@ class _Course:
         entries, curve, mark = self._talk.ledger.entries, self._talk.curve, self._mark
         if entries is not self._ledger_entries:
             raise ValueError("the ledger was put back in the middle of a long step: do that before it or after it")
-        new = {"entries": [astuple(entry) for entry in entries[mark.entries :]], "curve": curve[mark.points :]}
+        new = {"entries": list(map(_VALUES, entries[mark.entries :])), "curve": curve[mark.points :]}
         if any(new.values()):
             line = json.dumps(new).encode() + b"\n"
             with written(self._path), self._path.open("ab" if mark.size else "wb") as file:
