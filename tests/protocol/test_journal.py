@@ -223,7 +223,8 @@ def old_record(way: int, sequence: int, content: bytes) -> bytes:
 
 def test_the_kept_messages_of_an_earlier_version_can_be_read_and_not_gone_on_with(tmp_path: Path) -> None:
     (tmp_path / "segment-00000001.log").write_bytes(old_record(0, 1, b"one") + old_record(1, 1, b"two"))
-    (tmp_path / "segment-00000002.log").write_bytes(old_record(0, 2, b"three") + old_record(0, 3, b"half")[:-1])
+    (tmp_path / "segment-00000002.log").touch()
+    (tmp_path / "segment-00000003.log").write_bytes(old_record(0, 2, b"three") + old_record(0, 3, b"half")[:-1])
     kept = Journal.read(tmp_path, ["shop"])
     assert [(each.sent, bytes(each.read())) for each in kept.messages()] == [
         (True, b"one"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vesica.errors import RunFolderError
-from vesica.protocol.journal import sync, written
+from vesica.protocol.journal import sync, writing_to
 
 FORMAT = 3
 
@@ -97,7 +97,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_atomically(path: Path, text: str) -> None:
     partial = path.with_name(path.name + ".partial")
-    with written(path):
+    with writing_to(path):
         with partial.open("w") as file:
             file.write(text)
             file.flush()

@@ -85,7 +85,7 @@ class Journal:
         # How much of what this party sent each peer holds for good; an engine tells.
         self._acknowledged: dict[str, Callable[[], int]] = {peer: lambda: 0 for peer in peers}
         if folder is not None:
-            with written(folder):
+            with writing_to(folder):
                 folder.mkdir(parents=True, exist_ok=True)
             self._load()
             self._open_segment()
@@ -161,7 +161,7 @@ class Journal:
         if self._file is not None and self._unsynced:
             with self._writing():
                 os.fsync(self._file)
-            # The marker itself need not be on the disk: without it, nothing says that damage before it is no accident.
+            # The marker needs no sync of its own: if a power cut takes it, what it speaks of is still there.
             self._write(_marker(self._segment, self._end))
             self._unsynced = False
         self._durable = {peer: self.received_through(peer) for peer in self._peers}
@@ -222,14 +222,15 @@ class Journal:
     def _load(self, *, read_only: bool = False) -> None:
         assert self.folder is not None
         paths = sorted(self.folder.glob("segment-*.log"))
-        self.is_new = not paths
+        self.is_new, is_old = not paths, False
         for path in paths:
             self._segment = int(path.stem.removeprefix("segment-"))
             try:
                 data = memoryview(path.read_bytes())
             except OSError as error:
                 raise self._torn(f"{path.name} cannot be read: {error.strerror}") from error
-            if _is_old(data):
+            is_old = _is_old(data) or (is_old and not data)  # segments without a marker may be empty
+            if is_old:
                 if not read_only:
                     raise RunFolderError(
                         f"{self.folder} was written by an earlier version of Vesica: go on with that version, or start "
@@ -280,7 +281,7 @@ class Journal:
 
     def _seal(self, path: Path, end: int, *, is_sealed: bool) -> None:
         """Cut off what never happened, and close the segment of an earlier life of this run."""
-        with written(path):
+        with writing_to(path):
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
             os.ftruncate(self._file, end)
         self._end, self._unsynced = end, not is_sealed
@@ -321,7 +322,7 @@ class Journal:
             raise RunFolderError(f"{self.folder} could not be written: give the same command again")
         assert self.folder is not None
         self._failed = True
-        with written(self.folder):
+        with writing_to(self.folder):
             yield
         self._failed = False
 
@@ -337,7 +338,7 @@ class Journal:
         if self.folder is not None:
             self._segment += 1
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-            with written(self.folder):
+            with writing_to(self.folder):
                 self._file = os.open(self._path(self._segment), flags, 0o600)
                 sync(self.folder)
             self._end, self._unsynced = 0, False
@@ -407,7 +408,7 @@ def _is_old(data: memoryview) -> bool:
 
 
 @contextmanager
-def written(path: Path) -> Iterator[None]:
+def writing_to(path: Path) -> Iterator[None]:
     """Make one sentence of a disk that is full or fails."""
     try:
         yield

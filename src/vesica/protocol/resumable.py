@@ -24,7 +24,7 @@ from torch import Tensor
 from vesica.errors import RunFolderError
 from vesica.learning.draws import random_state, set_random_state
 from vesica.learning.resume import Stateful
-from vesica.protocol.journal import sync, unwritable, written
+from vesica.protocol.journal import sync, unwritable, writing_to
 from vesica.protocol.ledger import Entry
 from vesica.protocol.link import Conversation, Link
 
@@ -64,7 +64,7 @@ def save_atomically(path: Path, state: Any) -> None:
     text = json.dumps(pack(state, tensors))
     metadata = {"state": text, "checksum": str(_checksum(text, tensors))}
     partial = path.with_suffix(".partial")
-    with written(path):
+    with writing_to(path):
         try:
             save_file(tensors, partial, metadata)
         except SafetensorError as error:  # what it makes of a full disk
@@ -136,7 +136,7 @@ class _Course:
         new = {"entries": list(map(_VALUES, entries[mark.entries :])), "curve": curve[mark.points :]}
         if any(new.values()):
             line = json.dumps(new).encode() + b"\n"
-            with written(self._path), self._path.open("ab" if mark.size else "wb") as file:
+            with writing_to(self._path), self._path.open("ab" if mark.size else "wb") as file:
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
@@ -157,7 +157,7 @@ class _Course:
             self._talk.ledger.extend(Entry(*entry) for entry in line["entries"])
             self._talk.curve += line["curve"]
         if content:
-            with written(self._path):
+            with writing_to(self._path):
                 os.truncate(self._path, len(content))
         self._mark = _Mark(len(self._ledger_entries), len(self._talk.curve), said["size"], said["checksum"])
 
