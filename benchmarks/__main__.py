@@ -28,6 +28,7 @@ BENCHMARKS = (  # modules
     "fedhssl",
     "alignment",
     "nvflare",
+    "journal",
 )
 LIBRARIES = ("torch", "numpy", "polars")
 ROW = "{:<44} {:>12} {:>24} {:>12} {:>7} {:>6} {:>5} {:>8}"

@@ -303,7 +303,9 @@ PLACES = {
         f"{RUN} --json {LONG}/r.json --out run", ("cannot be used (File name too long)",)
     ),
     "a run folder with too long a name": Case(f"{RUN} --out {LONG}", ("cannot be used (File name too long)",)),
-    "a folder of an older version": Case(f"{RUN} --out run", ("holds another run: format is 1",), unfinished(format=1)),
+    "a folder of an older version": Case(
+        f"{RUN} --out run", ("was begun by another version of Vesica",), unfinished(format=1)
+    ),
     "a folder of something else": Case(f"{RUN} --out .", ("no run folder", "run.json")),
     "a folder of another run": Case(f"{RUN} --out run", ("holds another run", '"pooled" there'), unfinished()),
     "a torn run folder": Case(f"{RUN} --out run", ("run.json is torn",), torn(b'{"for')),

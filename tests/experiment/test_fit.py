@@ -1,6 +1,8 @@
 """Runs: the same seed gives the same bits; a run folder is this run's or is refused."""
 
+import errno
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -157,6 +159,40 @@ def test_a_torn_folder_is_refused(tmp_path: Path) -> None:
     (out / "run.json").write_text('{"format": 1, "meth')
     with pytest.raises(RunFolderError, match=r"run.json is torn"):
         fit(FAST, small_federation(), out=out)
+
+
+@pytest.mark.parametrize("parties", [["bank"], ["shop1"], ["bank", "shop1"]])
+@pytest.mark.parametrize("rounds", [5, 11])  # an epoch has 8: before the first checkpoint, and after it
+def test_a_run_goes_on_after_a_power_cut_took_the_unsynced_end_of_a_journal(
+    tmp_path: Path, rounds: int, parties: list[str]
+) -> None:
+    with pytest.raises(BudgetError):
+        fit(FAST, small_federation(), out=tmp_path, budget=Budget(rounds=rounds))
+    for party in parties:
+        last = max((tmp_path / party / "journal").glob("segment-*"))
+        assert last.stat().st_size > 1000
+        os.truncate(last, 28)  # to its first marker
+    resumed, whole = fit(FAST, small_federation(), out=tmp_path), fit(FAST, small_federation())
+    assert resumed.ledger.entries == whole.ledger.entries
+    assert all(torch.equal(a, b) for a, b in zip(weights(resumed).values(), weights(whole).values(), strict=True))
+
+
+def test_a_run_that_found_the_disk_full_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left, writev = 12, os.writev
+
+    def until_full(file: int, buffers: list[memoryview]) -> int:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return writev(file, buffers if left else [buffers[0]])  # the last one is half a record
+
+    with monkeypatch.context() as patches:
+        patches.setattr("vesica.protocol.journal.os.writev", until_full)
+        with pytest.raises(RunFolderError, match=r"cannot be written \(No space left on device\): make room there"):
+            fit(FAST, small_federation(), out=tmp_path)
+    assert left < 0
+    assert fit(FAST, small_federation(), out=tmp_path).ledger.entries == fit(FAST, small_federation()).ledger.entries
 
 
 def test_an_interrupted_folder_goes_on_with_a_larger_budget(tmp_path: Path) -> None:

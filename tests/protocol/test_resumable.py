@@ -1,14 +1,26 @@
 """States go to disk and come back as they were."""
 
+import errno
+import os
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
+from typing import Self
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors import SafetensorError, safe_open
 
+import vesica.protocol.resumable as module
 from conversations import Talk
+from vesica.engines import InProcess
 from vesica.errors import RunFolderError
+from vesica.protocol import Budget, Ledger, Link
+from vesica.protocol.budget import Meter
+from vesica.protocol.journal import Journal
+from vesica.protocol.link import Conversation
 from vesica.protocol.resumable import Past, Resumable, load, pack, recall, save_atomically, unpack
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -54,6 +66,24 @@ def test_a_torn_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
         load(path)
 
 
+def test_no_flipped_bit_changes_a_state_unnoticed(tmp_path: Path) -> None:
+    path = tmp_path / "s.safetensors"
+    state = {"position": 3, "weights": torch.arange(4.0), "step": torch.tensor(7), "seen": torch.tensor([True, False])}
+    save_atomically(path, state)
+    content = path.read_bytes()
+    for bit in range(0, 8 * len(content), 11):  # 11 and 8 have no common divisor: every place in a byte has its turn
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with suppress(RunFolderError):
+            found = load(path)
+            assert found.keys() == state.keys()
+            assert found["position"] == 3
+            for name in ("weights", "step", "seen"):
+                assert found[name].dtype == state[name].dtype
+                assert torch.equal(found[name], state[name])
+
+
 def test_what_the_checkpoints_say_is_the_farthest_of_all(tmp_path: Path) -> None:
     links = [{"shop1": [3, 1]}, {"shop1": [2, 5], "shop2": [1, 1]}]
     save_atomically(tmp_path / "step-one.safetensors", {"links": links[0], "seconds": 7.5})
@@ -61,10 +91,152 @@ def test_what_the_checkpoints_say_is_the_farthest_of_all(tmp_path: Path) -> None
     assert recall(tmp_path) == Past({"shop1": (3, 5), "shop2": (1, 1)}, 7.5)
 
 
-def test_a_checkpoint_that_does_not_say_its_seconds_counts_none(tmp_path: Path) -> None:
+def test_without_a_checkpoint_nothing_is_recalled(tmp_path: Path) -> None:
     assert recall(tmp_path) == Past({}, 0.0)
-    save_atomically(tmp_path / "step-old.safetensors", {"links": {"shop": [1, 2]}})
-    assert recall(tmp_path) == Past({"shop": (1, 2)}, 0.0)
+
+
+class OpenedWithoutTensors:
+    """A file of safetensors of which no tensor may be read."""
+
+    def __init__(self, path: Path, framework: str) -> None:
+        self.file = safe_open(path, framework=framework)
+
+    def __enter__(self) -> Self:
+        self.file.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.file.__exit__(*error)
+
+    def metadata(self) -> dict[str, str]:
+        return self.file.metadata()
+
+
+def test_to_recall_where_the_run_stood_no_tensor_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = {"links": {"shop": [3, 1]}, "seconds": 7.5, "parts": {"weights": torch.zeros(1000)}}
+    save_atomically(tmp_path / "step-one.safetensors", state)
+    monkeypatch.setattr(module, "safe_open", OpenedWithoutTensors)
+    assert recall(tmp_path) == Past({"shop": (3, 1)}, 7.5)
+
+
+class Nothing:
+    """A part of a step that has no state."""
+
+    def state_dict(self) -> dict[str, object]:
+        return {}
+
+    def load_state_dict(self, state: object) -> None:
+        pass
+
+
+def conversation_in(folder: Path) -> Conversation:
+    return Conversation(
+        "bank", InProcess(["bank", "shop"]), Journal(folder, ["shop"]), Ledger("bank", host="bank"), Meter(Budget())
+    )
+
+
+def take(talk: Conversation, steps: int, *, of: int, messages: int = 10) -> None:
+    """Some positions of a step, each with so many messages and a point of the curve; then the process is killed."""
+    link = Link("shop", talk)
+    left = Resumable("training", talk, {"shop": link}).steps(of, {"nothing": Nothing()})
+    for _ in range(steps):
+        next(left)
+        for _ in range(messages):
+            link.send("gradients", torch.zeros(4))
+        talk.note(0.1)
+    next(left, None)  # the last of them is saved
+
+
+def test_a_step_that_goes_on_has_the_ledger_and_the_curve_of_one_that_was_never_left(tmp_path: Path) -> None:
+    whole = conversation_in(tmp_path / "whole")
+    take(whole, 6, of=6)
+    for steps in (2, 1, 3):
+        again = conversation_in(tmp_path / "again")
+        take(again, steps, of=6)
+    assert again.ledger.entries == whole.ledger.entries
+    assert (again.ledger.rounds, again.ledger.wire) == (whole.ledger.rounds, whole.ledger.wire)
+    assert again.curve == whole.curve
+    assert len(again.curve) == 6
+
+
+def test_what_a_checkpoint_writes_does_not_grow_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    talk, sizes = conversation_in(tmp_path), []
+    whole = module.save_atomically
+
+    def measured(path: Path, state: object) -> None:
+        whole(path, state)
+        course = path.with_suffix(".jsonl")
+        sizes.append((path.stat().st_size, course.stat().st_size if course.exists() else 0))
+
+    monkeypatch.setattr(module, "save_atomically", measured)
+    take(talk, 100, of=100)
+    checkpoints, courses = zip(*sizes, strict=True)
+    assert max(checkpoints) < checkpoints[0] + 100  # numbers in it take more digits
+    appended = [after - before for before, after in pairwise((0, *courses))]
+    assert len(appended) == 100
+    assert max(appended) < appended[0] + 100
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut off", "gone"])
+def test_a_damaged_course_is_refused_in_one_sentence(tmp_path: Path, damage: str) -> None:
+    take(conversation_in(tmp_path), 3, of=6)
+    path = tmp_path / "step-training.jsonl"
+    content = bytearray(path.read_bytes())
+    content[70] ^= 1
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(content if damage == "flipped" else path.read_bytes()[:-1])
+    with pytest.raises(RunFolderError, match=r"step-training.jsonl .* start again in a new folder"):
+        take(conversation_in(tmp_path), 3, of=6)
+
+
+def test_what_was_appended_and_no_checkpoint_knows_of_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(path: Path, state: object) -> None:
+        raise KeyboardInterrupt
+
+    first = conversation_in(tmp_path / "run")
+    take(first, 2, of=6)
+    with monkeypatch.context() as patches:
+        patches.setattr(module, "save_atomically", killed)
+        with pytest.raises(KeyboardInterrupt):
+            take(conversation_in(tmp_path / "run"), 1, of=6)
+    again, whole = conversation_in(tmp_path / "run"), conversation_in(tmp_path / "whole")
+    take(again, 4, of=6)
+    take(whole, 6, of=6)
+    assert again.ledger.entries == whole.ledger.entries
+    assert again.curve == whole.curve
+
+
+def test_a_ledger_that_is_put_back_within_a_step_is_refused(tmp_path: Path) -> None:
+    talk = conversation_in(tmp_path)
+    left = Resumable("training", talk, {"shop": Link("shop", talk)}).steps(2, {"nothing": Nothing()})
+    next(left)
+    talk.ledger.restore(())
+    with pytest.raises(ValueError, match="put back in the middle of a long step"):
+        next(left)
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        ("save_file", SafetensorError("I/O error: No space left on device (os error 28)")),
+        ("sync", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))),
+    ],
+)
+def test_a_full_disk_at_a_checkpoint_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, error: Exception
+) -> None:
+    def full(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(module, function, full)
+    with pytest.raises(
+        RunFolderError, match=r"cannot be written \(.*No space left on device.*\): make room there, then"
+    ):
+        save_atomically(tmp_path / "s.safetensors", {"x": torch.zeros(3)})
 
 
 def test_what_cannot_be_kept_is_refused() -> None:

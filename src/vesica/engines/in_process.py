@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from vesica.errors import DeadlockError, LateError, PartyError, VesicaError
+from vesica.errors import DeadlockError, LateError, PartyError, RunFolderError, VesicaError
 from vesica.learning.draws import random_state, set_random_state
 from vesica.learning.meeting import Work
 from vesica.protocol.journal import Journal, check_each_other
@@ -61,6 +61,7 @@ class InProcess:
         self._random: dict[str, Mapping[str, torch.Tensor]] = {}
         self._failure: BaseException | None = None
         self._over = threading.Event()
+        self._journals: Mapping[str, Journal] = {}  # by party, where an earlier life of this run left some
         self.carried = 0  # bytes of the frames that went through
 
     # The transport.
@@ -71,6 +72,8 @@ class InProcess:
 
     def deliver(self, sender: str, receiver: str, sequence: int, frame: memoryview) -> None:
         self.check()
+        if self._has_arrived(sender, receiver, sequence, frame):
+            return
         self.carried += len(frame)
         self._inbox.setdefault((receiver, sender), deque()).append(_Sent(frame, self.now(sender)))
 
@@ -98,9 +101,26 @@ class InProcess:
         """Nothing can be received before it was sent."""
         self._clocks[party] += max(0.0, moment - self.now(party))
 
+    def _has_arrived(self, sender: str, receiver: str, sequence: int, frame: memoryview) -> bool:
+        """Whether a message was received in an earlier life of this run, though its sender does not know that it left.
+
+        So it is after a power cut took the end of the sender's journal: the sender's program has sent it once more.
+        """
+        journal = self._journals.get(receiver)
+        if journal is None or sequence > journal.received_through(sender):
+            return False
+        before = journal.received(sender, sequence)
+        if before not in (None, frame):
+            raise RunFolderError(
+                f"{journal.folder} has another message {sequence} from '{sender}' than the one that was sent again: "
+                "start again in a new folder"
+            )
+        return True
+
     def redeliver(self, journals: Mapping[str, Journal], pairs: Sequence[tuple[str, str]]) -> None:
         """Put back what was on its way when an earlier life of this run ended."""
         check_each_other(journals, pairs)
+        self._journals = journals
         for sender, receiver in pairs:
             for sequence, frame in journals[sender].undelivered(receiver, journals[receiver].received_through(sender)):
                 self.deliver(sender, receiver, sequence, frame)

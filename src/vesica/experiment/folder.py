@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from vesica.errors import RunFolderError
-from vesica.protocol.journal import sync
+from vesica.protocol.journal import sync, writing_to
 
-FORMAT = 2
+FORMAT = 3
 
 
 class RunFolder:
@@ -64,6 +64,10 @@ class RunFolder:
         there = read_json(self.path / "run.json")
         if (self.path / "result.json").exists():
             raise RunFolderError(f"{self.path} holds a finished run of {there.get('method')}: give another folder")
+        if there.get("format") != FORMAT:
+            raise RunFolderError(
+                f"{self.path} was begun by another version of Vesica: go on with that version, or give another folder"
+            )
         ours = json.loads(json.dumps({"format": FORMAT, **run}))
         for key, value in ours.items():
             if there.get(key) != value:
@@ -93,12 +97,13 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_atomically(path: Path, text: str) -> None:
     partial = path.with_name(path.name + ".partial")
-    with partial.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    sync(path.parent)
+    with writing_to(path):
+        with partial.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        sync(path.parent)
 
 
 def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -1,10 +1,8 @@
 """The ledger: every message one party sent or received, with its round and its bytes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
-
-import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +42,16 @@ class Ledger:
         self.restore(())
 
     def restore(self, entries: Iterable[Entry]) -> None:
-        """Start over from the entries of a checkpoint."""
+        """Start over from these entries."""
         self.entries: list[Entry] = []
         self.rounds = 0
         self.wire = 0  # bytes, sent and received
         self.sent_bytes = 0
         self._upwards: bool | None = None
+        self.extend(entries)
+
+    def extend(self, entries: Iterable[Entry]) -> None:
+        """Add the entries of an earlier life of the run."""
         for entry in entries:
             self._add(entry)
 
@@ -91,18 +93,3 @@ class Ledger:
 
     def to_json(self) -> list[dict[str, Any]]:
         return [entry.to_json(self.phase) for entry in self.entries]
-
-    def state_dict(self) -> dict[str, Any]:
-        words = sorted({word for entry in self.entries for word in (entry.sender, entry.receiver, entry.kind)})
-        number = {word: i for i, word in enumerate(words)}
-        rows = [
-            (e.round, number[e.sender], number[e.receiver], number[e.kind], e.payload, e.wire) for e in self.entries
-        ]
-        return {"words": words, "entries": torch.tensor(rows, dtype=torch.int64).reshape(-1, 6)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        words = state["words"]
-        self.restore(
-            Entry(number, words[sender], words[receiver], words[kind], payload, wire)
-            for number, sender, receiver, kind, payload, wire in state["entries"].tolist()
-        )

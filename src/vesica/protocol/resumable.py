@@ -1,13 +1,22 @@
-"""Long steps that go on where they were: their state on disk, in safetensors and JSON."""
+"""Long steps that go on where they were: their state on disk, in safetensors and JSON.
+
+A checkpoint replaces the one before it, so it holds only what stays of one size. What grows with the step, its part of
+the ledger and of the curve, is appended to a file beside it, of which the checkpoint says how much counts.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -15,8 +24,11 @@ from torch import Tensor
 from vesica.errors import RunFolderError
 from vesica.learning.draws import random_state, set_random_state
 from vesica.learning.resume import Stateful
-from vesica.protocol.journal import sync
+from vesica.protocol.journal import sync, unwritable, writing_to
+from vesica.protocol.ledger import Entry
 from vesica.protocol.link import Conversation, Link
+
+_VALUES = attrgetter(*Entry.__slots__)
 
 
 def pack(value: Any, tensors: dict[str, Tensor]) -> Any:
@@ -49,21 +61,105 @@ def unpack(value: Any, tensors: Mapping[str, Tensor]) -> Any:
 def save_atomically(path: Path, state: Any) -> None:
     """Write a state so that a kill leaves the old file or the new one, never half of it."""
     tensors: dict[str, Tensor] = {}
-    metadata = {"state": json.dumps(pack(state, tensors))}
+    text = json.dumps(pack(state, tensors))
+    metadata = {"state": text, "checksum": str(_checksum(text, tensors))}
     partial = path.with_suffix(".partial")
-    save_file(tensors, partial, metadata)
-    sync(partial)
-    partial.replace(path)
-    sync(path.parent)
+    with writing_to(path):
+        try:
+            save_file(tensors, partial, metadata)
+        except SafetensorError as error:  # what it makes of a full disk
+            raise unwritable(path, str(error)) from error
+        sync(partial)
+        partial.replace(path)
+        sync(path.parent)
 
 
 def load(path: Path) -> Any:
+    with _opened(path) as file:
+        text, tensors = file.metadata()["state"], {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if file.metadata()["checksum"] != str(_checksum(text, tensors)):
+            raise ValueError("its checksum is another one")
+        return unpack(json.loads(text), tensors)
+
+
+def _checksum(text: str, tensors: Mapping[str, Tensor]) -> int:
+    """Of all that a state says: safetensors would not notice a flipped bit."""
+    checksum = zlib.crc32(text.encode())
+    for name in sorted(tensors):
+        checksum = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, checksum)
+    return checksum
+
+
+def _load_without_tensors(path: Path) -> dict[str, Any]:
+    """The parts of a state that have no tensors."""
+    with _opened(path) as file:
+        parts = dict(json.loads(file.metadata()["state"])["dict"])
+    return {name: unpack(part, {}) for name, part in parts.items() if name in ("links", "seconds")}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return unpack(json.loads(file.metadata()["state"]), tensors)
+            yield file
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         raise RunFolderError(f"{path} is torn ({error}): start again in a new folder") from error
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """Where a step's conversation stood: what the ledger and the curve held, and how far the file had been written."""
+
+    entries: int
+    points: int
+    size: int = 0
+    checksum: int = 0
+
+
+class _Course:
+    """What a step adds to the ledger and to the curve, appended to a file of its own at every checkpoint.
+
+    What both held before the step is not in it: a run that goes on has come to that again when it enters the step.
+    """
+
+    def __init__(self, path: Path, conversation: Conversation) -> None:
+        self._path, self._talk = path, conversation
+        self._ledger_entries = conversation.ledger.entries
+        self._mark = _Mark(len(self._ledger_entries), len(conversation.curve))
+        self._before = self._mark
+
+    def save(self) -> dict[str, Any]:
+        """Append what is new; returns what the checkpoint has to say about it."""
+        entries, curve, mark = self._talk.ledger.entries, self._talk.curve, self._mark
+        if entries is not self._ledger_entries:
+            raise ValueError("the ledger was put back in the middle of a long step: do that before it or after it")
+        new = {"entries": list(map(_VALUES, entries[mark.entries :])), "curve": curve[mark.points :]}
+        if any(new.values()):
+            line = json.dumps(new).encode() + b"\n"
+            with writing_to(self._path), self._path.open("ab" if mark.size else "wb") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+            if not mark.size:
+                sync(self._path.parent)
+            size, checksum = mark.size + len(line), zlib.crc32(line, mark.checksum)
+            self._mark = _Mark(len(entries), len(curve), size, checksum)
+        before = [self._before.entries, self._before.points]
+        return {"before": before, "size": self._mark.size, "checksum": self._mark.checksum}
+
+    def restore(self, said: Mapping[str, Any]) -> None:
+        """Add what the step had added up to its checkpoint, and drop what was written behind that."""
+        content = self._path.read_bytes()[: said["size"]] if self._path.exists() else b""
+        before = [self._before.entries, self._before.points]
+        if said["before"] != before or len(content) < said["size"] or zlib.crc32(content) != said["checksum"]:
+            raise RunFolderError(f"{self._path} is torn (it does not fit its checkpoint): start again in a new folder")
+        for line in map(json.loads, content.splitlines()):
+            self._talk.ledger.extend(Entry(*entry) for entry in line["entries"])
+            self._talk.curve += line["curve"]
+        if content:
+            with writing_to(self._path):
+                os.truncate(self._path, len(content))
+        self._mark = _Mark(len(self._ledger_entries), len(self._talk.curve), said["size"], said["checksum"])
 
 
 class Resumable:
@@ -81,6 +177,7 @@ class Resumable:
         self._links = links
         folder = conversation.journal.folder
         self._path = folder / f"step-{name}.safetensors" if folder else None
+        self._course: _Course | None = None
 
     def steps(self, total: int, parts: Mapping[str, Stateful]) -> Iterator[int]:
         """The positions that are left; the state is saved after each."""
@@ -94,15 +191,17 @@ class Resumable:
 
     def _restore(self, parts: Mapping[str, Stateful]) -> tuple[int, int]:
         journal = self._talk.journal
-        if self._path is None or not self._path.exists():
+        if self._path is None:
+            return 0, journal.begin_step()
+        self._course = _Course(self._path.with_suffix(".jsonl"), self._talk)
+        if not self._path.exists():
             return 0, journal.begin_step()
         state = load(self._path)
         for name, part in parts.items():
             part.load_state_dict(state["parts"][name])
         for peer, (sent, received) in state["links"].items():
             self._links[peer].sent, self._links[peer].received = sent, received
-        self._talk.ledger.load_state_dict(state["ledger"])
-        self._talk.curve[:] = state["curve"]
+        self._course.restore(state["course"])
         set_random_state(state["random"])
         journal.resume_step(state["first_segment"])
         return int(state["position"]), int(state["first_segment"])
@@ -110,14 +209,14 @@ class Resumable:
     def _save(self, position: int, first_segment: int, parts: Mapping[str, Stateful]) -> None:
         if self._path is None:
             return
+        assert self._course is not None
         journal = self._talk.journal
         journal.sync()  # the messages first: a checkpoint must not know more than the journal
         state = {
             "position": position,
             "parts": {name: part.state_dict() for name, part in parts.items()},
             "links": {peer: [link.sent, link.received] for peer, link in self._links.items()},
-            "ledger": self._talk.ledger.state_dict(),
-            "curve": self._talk.curve,
+            "course": self._course.save(),
             "random": random_state(),
             "first_segment": first_segment,
             "seconds": self._talk.clock(),
@@ -138,8 +237,8 @@ def recall(folder: Path) -> Past:
     reached: dict[str, tuple[int, int]] = {}
     seconds = 0.0
     for path in folder.glob("step-*.safetensors"):
-        state = load(path)
-        seconds = max(seconds, state.get("seconds", 0.0))  # which older checkpoints do not have
+        state = _load_without_tensors(path)
+        seconds = max(seconds, state["seconds"])
         for peer, (sent, received) in state["links"].items():
             before = reached.get(peer, (0, 0))
             reached[peer] = max(before[0], sent), max(before[1], received)
