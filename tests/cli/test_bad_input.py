@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shlex
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,8 @@ from vesica.experiment.folder import FORMAT
 Edit = Callable[[Path], Any]
 RUN = "run split-nn --federation federation.toml --set epochs=1"
 LONG = "x" * 300
+PETABYTE = b"(1125899906842624,)"
+TWO_LINES = b'customer,"de\nfault"\n1,0\n2,1\n'
 PREDICT = "predict run --federation federation.toml --out predictions.csv"
 
 
@@ -69,6 +73,32 @@ def camera(**arrays: Any) -> Edit:
         with np.load(folder / "camera.npz") as archive:
             kept = dict(archive)
         np.savez(folder / "camera.npz", **{**kept, **arrays})
+
+    return edit
+
+
+def npz(old: bytes, new: bytes) -> Edit:
+    """The images, with something else in the headers of the arrays, which stay as long."""
+
+    def edit(folder: Path) -> None:
+        with zipfile.ZipFile(folder / "camera.npz") as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        with zipfile.ZipFile(folder / "camera.npz", "w") as archive:
+            for name, content in members.items():
+                shorter = content.replace(b" " * (len(new) - len(old)) + b"\n", b"\n", 1)
+                archive.writestr(name, shorter.replace(old, new, 1) if old in content else content)
+
+    return edit
+
+
+def zipped(at: int, value: int) -> Edit:
+    """The images, with a field of the archive's directory set to a value."""
+
+    def edit(folder: Path) -> None:
+        content = bytearray((folder / "camera.npz").read_bytes())
+        place = content.index(b"PK\x01\x02") + at
+        content[place : place + 2] = value.to_bytes(2, "little")
+        (folder / "camera.npz").write_bytes(content)
 
     return edit
 
@@ -123,6 +153,12 @@ FILES = {
     "empty TOML": Case(RUN, ("[host] has no 'name'",), write("federation.toml", b"")),
     "not TOML": Case(RUN, ("federation.toml cannot be read as TOML", "line 1"), write("federation.toml", b"a,b\n1,2")),
     "TOML that is no text": Case(RUN, ("cannot be read as TOML",), write("federation.toml", b"\xff\xfe\x00")),
+    "TOML nested 5,000 deep": Case(RUN, ("as TOML: line 17 has brackets 9 deep",), add("x = " + "[" * 5000)),
+    "a TOML key of 40 kilobytes": Case(RUN, ("as TOML: line 17 has a key with more than",), add("x" + ".x" * 20_000)),
+    "a TOML number of 10,000 digits": Case(RUN, ("as TOML: Exceeds the limit",), add("x = " + "9" * 10_000)),
+    "a TOML number of 40,000 bits": Case(RUN, ("as TOML: it has a whole number",), add("x = 0x" + "9" * 10_000)),
+    "a TOML of more than a megabyte": Case(RUN, ("as TOML: it is larger than",), add("#" * 2**20)),
+    "a TOML key of two lines": Case(RUN, (r"unknown key 'a\nb'",), add('"a\\nb" = 1')),
     "no such table": Case(RUN, ("there is no file bnak.csv",), toml("bank.csv", "bnak.csv")),
     "a table of no known kind": Case(RUN, ("bank.docx is not a table",), toml("bank.csv", "bank.docx")),
     "an empty CSV": Case(RUN, ("bank.csv is empty",), write("bank.csv", b"")),
@@ -136,6 +172,17 @@ FILES = {
     "a CSV that is no table": Case(RUN, ("bank.csv",), write("bank.csv", b"\x00\xff\x13\x37" * 99)),
     "a Parquet that is none": Case(RUN, ("shop.parquet cannot be read as a Parquet",), write("shop.parquet", b"PAR1")),
     "an NPZ that is none": Case(RUN, ("camera.npz cannot be read as a NPZ",), write("camera.npz", b"PK\x03\x04")),
+    "an NPZ that claims a petabyte": Case(
+        RUN, ("camera.npz cannot be read as a NPZ", "claims the shape (1125899906842624,)"), npz(b"(120,)", PETABYTE)
+    ),
+    "an NPZ packed in an unknown way": Case(RUN, ("camera.npz cannot be read as a NPZ", "method 77"), zipped(10, 77)),
+    "an NPZ of an unknown version": Case(RUN, ("camera.npz cannot be read", "zip file version"), zipped(6, 99)),
+    "an NPZ that is encrypted": Case(RUN, ("camera.npz cannot be read as a NPZ", "is encrypted"), zipped(8, 1)),
+    "an NPZ of objects": Case(RUN, ("camera.npz cannot be read", "Python objects"), camera(z=np.array([{}] * 120))),
+    "a CSV that is packed": Case(RUN, ("bank.csv is packed", "unpack it"), write("bank.csv", gzip.compress(b"a\n"))),
+    "a CSV with a name of two lines": Case(
+        RUN, (r"there are: customer, de\nfault",), both(toml('"customer"', '"x"'), write("bank.csv", TWO_LINES))
+    ),
     "no such test rows": Case(RUN, ("there is no file ids.csv",), add('[test]\nrows = "ids.csv"\n')),
 }
 IDS = {
@@ -308,6 +355,8 @@ PLACES = {
     "a folder of another run": Case(f"{RUN} --out run", ("holds another run", '"pooled" there'), unfinished()),
     "a torn run folder": Case(f"{RUN} --out run", ("run.json is torn",), torn(b'{"for')),
     "a run folder that says nothing": Case(f"{RUN} --out run", ("run.json is torn",), torn(b"[]")),
+    "a run folder nested without end": Case(f"{RUN} --out run", ("run.json is torn", "deep"), torn(b"[" * 10**5)),
+    "a run folder with an endless number": Case(f"{RUN} --out run", ("run.json is torn",), torn(b"9" * 10**4)),
     "a finished run folder": Case(f"{RUN} --out run", ("holds a finished run of split-nn",)),
     "predictions into no directory": Case(
         "predict run --federation federation.toml --out none/p.csv", ("no directory none",)
@@ -315,6 +364,7 @@ PLACES = {
     "a report of no run": Case("report . --out report.html", ("result.json cannot be read",)),
     "a report of no file": Case("report none.jsonl --out report.html", ("none.jsonl cannot be read",)),
     "a report of no result": Case("report a.json --out report.html", ("a.json is not JSON",), write("a.json", b"{")),
+    "a report of nested JSON": Case("report a.json --out r.html", ("a.json is not",), write("a.json", b"[" * 10**5)),
     "a report of other JSON": Case("report a.json --out r.html", ("without a method",), write("a.json", b"[1]")),
 }
 PREDICTIONS = {

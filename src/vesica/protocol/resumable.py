@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from vesica.data.text_files import parse_json
 from vesica.errors import RunFolderError
 from vesica.learning.draws import random_state, set_random_state
 from vesica.learning.resume import Stateful
@@ -61,7 +62,7 @@ def load(path: Path) -> Any:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return unpack(json.loads(file.metadata()["state"]), tensors)
+            return unpack(parse_json(file.metadata()["state"]), tensors)
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         raise RunFolderError(f"{path} is torn ({error}): start again in a new folder") from error
 
