@@ -77,6 +77,26 @@ def camera(**arrays: Any) -> Edit:
     return edit
 
 
+def saved(party: str, field: str, value: object) -> Edit:
+    """A field of a party's saved model set to a value; `a.0.b` is b of the first a."""
+
+    def edit(folder: Path) -> None:
+        path = folder / "run" / party / "model.json"
+        model = json.loads(path.read_text())
+        *way, last = (int(part) if part.isdigit() else part for part in field.split("."))
+        place = model
+        for part in way:
+            place = place[part]
+        place[last] = value
+        path.write_text(json.dumps(model))
+
+    return edit
+
+
+def replaced(name: str, by: str) -> Edit:
+    return lambda folder: shutil.copytree(folder / by, folder / name, dirs_exist_ok=True)
+
+
 def npz(old: bytes, new: bytes) -> Edit:
     """The images, with something else in the headers of the arrays, which stay as long."""
 
@@ -145,6 +165,35 @@ def without_city(folder: Path) -> None:
     pl.read_csv(folder / "bank.csv").drop("city").write_csv(folder / "bank.csv")
 
 
+WRONG_FIELDS: list[tuple[str, str, Any, str]] = [
+    ("bank", "name", 5, "name is 5 and should be a text"),
+    ("bank", "preparation", [], "preparation is [] and should be an object"),
+    ("bank", "preparation", None, "an encoder without a preparation"),
+    ("bank", "preparation.quantities.0.divisor", "x", "quantities[0].divisor is 'x' and should be a finite number"),
+    ("bank", "preparation.quantities.0.median", float("nan"), "median is nan and should be a finite number"),
+    ("bank", "preparation.quantities.0.indicator", 1, "indicator is 1 and should be true or false"),
+    ("bank", "preparation.quantities.0.kind", "numerc", "kind is 'numerc' and should be one of boolean, date, numeric"),
+    ("bank", "preparation.quantities.0.knots", [0.5], "column 'age' has 1 knots and 85 scores"),
+    ("bank", "preparation.quantities", [], "its encoder is for other columns than its preparation gives"),
+    ("bank", "preparation.categories.0.known.1", 7, "categories[0].known[1] is 7 and should be a text"),
+    ("bank", "preparation.ignored", {"age": 1}, "ignored['age'] is 1 and should be a text"),
+    ("bank", "encoder.dim", True, "encoder.dim is True and should be a whole number"),
+    ("bank", "encoder.dim", 10**9, "its encoder needs"),
+    ("bank", "encoder.copies", 10**9, "claims 1,000,000,000 copies"),
+    ("bank", "encoder.copies", 0, "claims 0 copies"),
+    ("bank", "encoder.schema.kind", "tabel", "encoder.schema.kind is 'tabel' and should be one of image, table"),
+    ("bank", "encoder.layers", 3, "encoder has an unknown field 'layers'"),
+    ("bank", "head.hidden", [10**9], "its head needs"),
+    ("bank", "head.dims", None, "head.dims is None and should be a list"),
+    ("bank", "head.outputs", -2, "head.outputs is -2"),
+    ("bank", "task.classes", "01", "task.classes is '01' and should be a list"),
+    ("bank", "task.classes", ["0"], "its head has 2 outputs and its task needs 1"),
+    ("bank", "task.metric", None, "task.metric is None and should be one of accuracy"),
+    ("bank", "wire", "float8", "wire is 'float8' and should be one of"),
+    ("shop", "release", {"sigma": "1", "clip": None}, "release.sigma is '1' and should be a finite number"),
+    ("camera", "encoder.schema.mean", 0.5, "schema.mean is 0.5 and should be a list"),
+    ("camera", "encoder.schema.height", 10**12, "its encoder is for other columns"),
+]
 LABEL_ONLY = toml('"bank.csv"', '"bank.csv"\ncolumns = { age = "ignore", city = "ignore" }')
 
 FILES = {
@@ -385,6 +434,28 @@ PREDICTIONS = {
     ),
     "a corrupt model": Case(
         PREDICT, ("model in run/bank cannot be read",), write("run/bank/model.json", b'{"name": 1}')
+    ),
+    **{
+        f"a model with {field} set to {value!r}": Case(
+            PREDICT, (f"model in run/{party} cannot be read", words), saved(party, field, value)
+        )
+        for party, field, value, words in WRONG_FIELDS
+    },
+    "a model nested without end": Case(
+        PREDICT, ("model in run/bank cannot be read", "deep"), write("run/bank/model.json", b"[" * 10**5)
+    ),
+    "a model with an endless number": Case(
+        PREDICT, ("model in run/bank cannot be read", "limit"), write("run/bank/model.json", b"9" * 10**4)
+    ),
+    "another's model": Case(
+        PREDICT,
+        ("the model in run/shop is that of 'bank'",),
+        replaced("run/shop", "run/bank"),
+    ),
+    "a head that reads from a stranger": Case(
+        PREDICT,
+        ("model in run/bank reads from ship", "run.json does not name"),
+        saved("bank", "head.parties.1", "ship"),
     ),
     "a guest in the host's place": Case(
         PREDICT, ("run/shop is no host's",), write("run/run.json", b'{"parties": ["shop", "bank", "camera"]}')
