@@ -513,6 +513,15 @@ def test_bad_input_is_one_sentence_and_exit_code_2(folder: Path, trained: Path, 
     assert_one_sentence(answer.code, answer.out, answer.err, words=case.words)
 
 
+def test_an_xgboost_without_vertical_learning_is_one_sentence(
+    folder: Path, vesica: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    monkeypatch.setattr(xgboost, "__version__", "3.4.0")
+    answer = vesica(*shlex.split("run vertical-trees --federation federation.toml"))
+    assert_one_sentence(answer.code, answer.out, answer.err, words=("XGBoost 3.4.0", "pip install 'xgboost>=3.2,<3.4'"))
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
 def test_cuda_is_refused_where_there_is_none(folder: Path, vesica: Any) -> None:
     answer = vesica(*shlex.split(f"{RUN} --device cuda"))
