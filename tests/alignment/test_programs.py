@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from conversations import Talk
 from vesica.alignment import points as points_module
-from vesica.alignment.curve import SIZE, hash_to_curve
+from vesica.alignment.curve import PRIME, SIZE, hash_to_curve
 from vesica.alignment.member import Member
 from vesica.alignment.normalisation import prepare
 from vesica.alignment.programs import Aligned, Alignment, legs
@@ -300,6 +300,11 @@ GOOD = torch.arange(2 * SIZE, dtype=torch.uint8).reshape(2, SIZE) % 100 + 1
 Change = Callable[[torch.Tensor], torch.Tensor]
 
 
+def points_of(*values: int) -> torch.Tensor:
+    written = b"".join(value.to_bytes(SIZE, "little") for value in values)
+    return torch.frombuffer(bytearray(written), dtype=torch.uint8).reshape(-1, SIZE)
+
+
 def with_value(row: int, column: int, value: int) -> Change:
     def change(points: torch.Tensor) -> torch.Tensor:
         changed = points.clone()
@@ -317,7 +322,12 @@ BAD_POINTS = [
     (lambda points: points[:1].repeat(2, 1), "sent a point twice"),
     (lambda points: torch.cat([points[:1], 0 * points[:1]]), "sent a point of zeros"),
     (with_value(1, 31, 200), "sent a point beyond the field"),
-    (lambda points: torch.cat([points[:1], torch.eye(SIZE, dtype=torch.uint8)[:1]]), "a point is of small order"),
+    (lambda points: points_of(9, 1), "sent a point of small order"),
+    (lambda points: points_of(9, PRIME - 1), "sent a point of small order"),
+    (lambda points: points_of(9, pow(9, -1, PRIME)), "sent two points that are one when blinded"),
+    (lambda points: points_of(9, 9 + PRIME), "sent a point beyond the field"),
+    (lambda points: points_of(9, PRIME), "sent a point beyond the field"),
+    (lambda points: points_of(9, 2**255 - 1), "sent a point beyond the field"),
 ]
 
 
@@ -344,6 +354,29 @@ def test_bad_points_of_the_host_are_refused(change: Change, words: str) -> None:
         Talk(["bank", "shop"]).run(
             {"bank": host, "shop": lambda links: Alignment().guest(member("shop", PAIR, links, Rules()))}
         )
+
+
+@pytest.mark.parametrize("points", [points_of(9, pow(9, -1, PRIME)), points_of(9, 9 + PRIME), points_of(9, 1)])
+def test_of_three_parties_the_one_that_sent_bad_points_is_blamed(points: torch.Tensor) -> None:
+    tables = {"bank": ["a", "b"], "shop": ["b", "c"], "clinic": ["b", "c"]}
+    terms = Terms(tuple(tables), 1, False, "keep", 0, "ids", False)
+
+    def shop(links: Mapping[str, Link]) -> None:
+        terms.accept(links["bank"], me="shop", ids=2)
+        for good in (GOOD, points):  # the bank's set, blinded, and its own, which the clinic blinds next
+            links["bank"].send("points", good)
+
+    honest = {
+        "bank": lambda links: Alignment().host(member("bank", tables, links, Rules())),
+        "clinic": lambda links: Alignment().guest(member("clinic", tables, links, Rules())),
+    }
+    with pytest.raises(ProtocolError, match=r"^bank: 'shop' sent "):
+        Talk(list(tables)).run({**honest, "shop": shop})
+
+
+def test_the_largest_number_of_the_field_is_none_beyond_it() -> None:
+    values = [0, PRIME - 1, PRIME, PRIME + 18, 2**255, 2**256 - 1, PRIME - 2**64, PRIME - 2**192]
+    assert points_module.beyond_the_field(points_of(*values).numpy()).tolist() == [value >= PRIME for value in values]
 
 
 @pytest.mark.parametrize("positions", [[0, 0], [2], [-1]])
@@ -374,6 +407,23 @@ def test_a_number_of_common_ids_that_cannot_be_is_refused(size: int) -> None:
         Talk(["bank", "shop"]).run(
             {"bank": host, "shop": lambda links: Alignment(reveal="size").guest(member("shop", PAIR, links, Rules()))}
         )
+
+
+def test_more_positions_than_a_party_has_ids_are_refused_before_they_are_answered() -> None:
+    tables = {"bank": ["a", "b", "c"], "shop": ["b"]}
+    terms = Terms(tuple(tables), 1, False, "keep", 0, "ids", False)
+
+    def host(links: Mapping[str, Link]) -> None:
+        terms.propose(links, ids=3)
+        links["shop"].send("points", points_of(9, 10, 11))
+        for _ in range(2):
+            links["shop"].receive("points")
+        links["shop"].send("positions", torch.tensor([0, 1]))  # of the bank's set
+
+    talk = Recorded(list(tables))
+    with pytest.raises(ProtocolError, match=r"^shop: 'bank' says that 2 ids are common, more than a party has"):
+        talk.run({"bank": host, "shop": lambda links: Alignment().guest(member("shop", tables, links, Rules()))})
+    assert [sender for sender, _, frame in talk.frames if decode(frame).kind == "positions"] == ["bank"]
 
 
 @pytest.mark.parametrize("ids", [-1, 2**27])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shlex
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,8 @@ from vesica.experiment.folder import FORMAT
 Edit = Callable[[Path], Any]
 RUN = "run split-nn --federation federation.toml --set epochs=1"
 LONG = "x" * 300
+PETABYTE = b"(1125899906842624,)"
+TWO_LINES = b'customer,"de\nfault"\n1,0\n2,1\n'
 PREDICT = "predict run --federation federation.toml --out predictions.csv"
 
 
@@ -73,6 +77,52 @@ def camera(**arrays: Any) -> Edit:
     return edit
 
 
+def saved(party: str, field: str, value: object) -> Edit:
+    """A field of a party's saved model set to a value; `a.0.b` is b of the first a."""
+
+    def edit(folder: Path) -> None:
+        path = folder / "run" / party / "model.json"
+        model = json.loads(path.read_text())
+        *way, last = (int(part) if part.isdigit() else part for part in field.split("."))
+        place = model
+        for part in way:
+            place = place[part]
+        place[last] = value
+        path.write_text(json.dumps(model))
+
+    return edit
+
+
+def replaced(name: str, by: str) -> Edit:
+    return lambda folder: shutil.copytree(folder / by, folder / name, dirs_exist_ok=True)
+
+
+def npz(old: bytes, new: bytes) -> Edit:
+    """The images, with something else in the headers of the arrays, which stay as long."""
+
+    def edit(folder: Path) -> None:
+        with zipfile.ZipFile(folder / "camera.npz") as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        with zipfile.ZipFile(folder / "camera.npz", "w") as archive:
+            for name, content in members.items():
+                shorter = content.replace(b" " * (len(new) - len(old)) + b"\n", b"\n", 1)
+                archive.writestr(name, shorter.replace(old, new, 1) if old in content else content)
+
+    return edit
+
+
+def zipped(at: int, value: int) -> Edit:
+    """The images, with a field of the archive's directory set to a value."""
+
+    def edit(folder: Path) -> None:
+        content = bytearray((folder / "camera.npz").read_bytes())
+        place = content.index(b"PK\x01\x02") + at
+        content[place : place + 2] = value.to_bytes(2, "little")
+        (folder / "camera.npz").write_bytes(content)
+
+    return edit
+
+
 def kind(column: str, kind: str) -> Edit:
     """A host that says of what kind a column is."""
     return toml('"bank.csv"', f'"bank.csv"\ncolumns = {{ {column} = "{kind}" }}')
@@ -115,6 +165,35 @@ def without_city(folder: Path) -> None:
     pl.read_csv(folder / "bank.csv").drop("city").write_csv(folder / "bank.csv")
 
 
+WRONG_FIELDS: list[tuple[str, str, Any, str]] = [
+    ("bank", "name", 5, "name is 5 and should be a text"),
+    ("bank", "preparation", [], "preparation is [] and should be an object"),
+    ("bank", "preparation", None, "an encoder without a preparation"),
+    ("bank", "preparation.quantities.0.divisor", "x", "quantities[0].divisor is 'x' and should be a finite number"),
+    ("bank", "preparation.quantities.0.median", float("nan"), "median is nan and should be a finite number"),
+    ("bank", "preparation.quantities.0.indicator", 1, "indicator is 1 and should be true or false"),
+    ("bank", "preparation.quantities.0.kind", "numerc", "kind is 'numerc' and should be one of boolean, date, numeric"),
+    ("bank", "preparation.quantities.0.knots", [0.5], "column 'age' has 1 knots and 85 scores"),
+    ("bank", "preparation.quantities", [], "its encoder is for other columns than its preparation gives"),
+    ("bank", "preparation.categories.0.known.1", 7, "categories[0].known[1] is 7 and should be a text"),
+    ("bank", "preparation.ignored", {"age": 1}, "ignored['age'] is 1 and should be a text"),
+    ("bank", "encoder.dim", True, "encoder.dim is True and should be a whole number"),
+    ("bank", "encoder.dim", 10**9, "its encoder needs"),
+    ("bank", "encoder.copies", 10**9, "claims 1,000,000,000 copies"),
+    ("bank", "encoder.copies", 0, "claims 0 copies"),
+    ("bank", "encoder.schema.kind", "tabel", "encoder.schema.kind is 'tabel' and should be one of image, table"),
+    ("bank", "encoder.layers", 3, "encoder has an unknown field 'layers'"),
+    ("bank", "head.hidden", [10**9], "its head needs"),
+    ("bank", "head.dims", None, "head.dims is None and should be a list"),
+    ("bank", "head.outputs", -2, "head.outputs is -2"),
+    ("bank", "task.classes", "01", "task.classes is '01' and should be a list"),
+    ("bank", "task.classes", ["0"], "its head has 2 outputs and its task needs 1"),
+    ("bank", "task.metric", None, "task.metric is None and should be one of accuracy"),
+    ("bank", "wire", "float8", "wire is 'float8' and should be one of"),
+    ("shop", "release", {"sigma": "1", "clip": None}, "release.sigma is '1' and should be a finite number"),
+    ("camera", "encoder.schema.mean", 0.5, "schema.mean is 0.5 and should be a list"),
+    ("camera", "encoder.schema.height", 10**12, "its encoder is for other columns"),
+]
 LABEL_ONLY = toml('"bank.csv"', '"bank.csv"\ncolumns = { age = "ignore", city = "ignore" }')
 
 FILES = {
@@ -123,6 +202,12 @@ FILES = {
     "empty TOML": Case(RUN, ("[host] has no 'name'",), write("federation.toml", b"")),
     "not TOML": Case(RUN, ("federation.toml cannot be read as TOML", "line 1"), write("federation.toml", b"a,b\n1,2")),
     "TOML that is no text": Case(RUN, ("cannot be read as TOML",), write("federation.toml", b"\xff\xfe\x00")),
+    "TOML nested 5,000 deep": Case(RUN, ("as TOML: line 17 has brackets 9 deep",), add("x = " + "[" * 5000)),
+    "a TOML key of 40 kilobytes": Case(RUN, ("as TOML: line 17 has a key with more than",), add("x" + ".x" * 20_000)),
+    "a TOML number of 10,000 digits": Case(RUN, ("as TOML: Exceeds the limit",), add("x = " + "9" * 10_000)),
+    "a TOML number of 40,000 bits": Case(RUN, ("as TOML: it has a whole number",), add("x = 0x" + "9" * 10_000)),
+    "a TOML of more than a megabyte": Case(RUN, ("as TOML: it is larger than",), add("#" * 2**20)),
+    "a TOML key of two lines": Case(RUN, (r"unknown key 'a\nb'",), add('"a\\nb" = 1')),
     "no such table": Case(RUN, ("there is no file bnak.csv",), toml("bank.csv", "bnak.csv")),
     "a table of no known kind": Case(RUN, ("bank.docx is not a table",), toml("bank.csv", "bank.docx")),
     "an empty CSV": Case(RUN, ("bank.csv is empty",), write("bank.csv", b"")),
@@ -136,6 +221,17 @@ FILES = {
     "a CSV that is no table": Case(RUN, ("bank.csv",), write("bank.csv", b"\x00\xff\x13\x37" * 99)),
     "a Parquet that is none": Case(RUN, ("shop.parquet cannot be read as a Parquet",), write("shop.parquet", b"PAR1")),
     "an NPZ that is none": Case(RUN, ("camera.npz cannot be read as a NPZ",), write("camera.npz", b"PK\x03\x04")),
+    "an NPZ that claims a petabyte": Case(
+        RUN, ("camera.npz cannot be read as a NPZ", "claims the shape (1125899906842624,)"), npz(b"(120,)", PETABYTE)
+    ),
+    "an NPZ packed in an unknown way": Case(RUN, ("camera.npz cannot be read as a NPZ", "method 77"), zipped(10, 77)),
+    "an NPZ of an unknown version": Case(RUN, ("camera.npz cannot be read", "zip file version"), zipped(6, 99)),
+    "an NPZ that is encrypted": Case(RUN, ("camera.npz cannot be read as a NPZ", "is encrypted"), zipped(8, 1)),
+    "an NPZ of objects": Case(RUN, ("camera.npz cannot be read", "Python objects"), camera(z=np.array([{}] * 120))),
+    "a CSV that is packed": Case(RUN, ("bank.csv is packed", "unpack it"), write("bank.csv", gzip.compress(b"a\n"))),
+    "a CSV with a name of two lines": Case(
+        RUN, (r"there are: customer, de\nfault",), both(toml('"customer"', '"x"'), write("bank.csv", TWO_LINES))
+    ),
     "no such test rows": Case(RUN, ("there is no file ids.csv",), add('[test]\nrows = "ids.csv"\n')),
 }
 IDS = {
@@ -310,6 +406,8 @@ PLACES = {
     "a folder of another run": Case(f"{RUN} --out run", ("holds another run", '"pooled" there'), unfinished()),
     "a torn run folder": Case(f"{RUN} --out run", ("run.json is torn",), torn(b'{"for')),
     "a run folder that says nothing": Case(f"{RUN} --out run", ("run.json is torn",), torn(b"[]")),
+    "a run folder nested without end": Case(f"{RUN} --out run", ("run.json is torn", "deep"), torn(b"[" * 10**5)),
+    "a run folder with an endless number": Case(f"{RUN} --out run", ("run.json is torn",), torn(b"9" * 10**4)),
     "a finished run folder": Case(f"{RUN} --out run", ("holds a finished run of split-nn",)),
     "predictions into no directory": Case(
         "predict run --federation federation.toml --out none/p.csv", ("no directory none",)
@@ -317,6 +415,7 @@ PLACES = {
     "a report of no run": Case("report . --out report.html", ("result.json cannot be read",)),
     "a report of no file": Case("report none.jsonl --out report.html", ("none.jsonl cannot be read",)),
     "a report of no result": Case("report a.json --out report.html", ("a.json is not JSON",), write("a.json", b"{")),
+    "a report of nested JSON": Case("report a.json --out r.html", ("a.json is not",), write("a.json", b"[" * 10**5)),
     "a report of other JSON": Case("report a.json --out r.html", ("without a method",), write("a.json", b"[1]")),
 }
 PREDICTIONS = {
@@ -337,6 +436,28 @@ PREDICTIONS = {
     ),
     "a corrupt model": Case(
         PREDICT, ("model in run/bank cannot be read",), write("run/bank/model.json", b'{"name": 1}')
+    ),
+    **{
+        f"a model with {field} set to {value!r}": Case(
+            PREDICT, (f"model in run/{party} cannot be read", words), saved(party, field, value)
+        )
+        for party, field, value, words in WRONG_FIELDS
+    },
+    "a model nested without end": Case(
+        PREDICT, ("model in run/bank cannot be read", "deep"), write("run/bank/model.json", b"[" * 10**5)
+    ),
+    "a model with an endless number": Case(
+        PREDICT, ("model in run/bank cannot be read", "limit"), write("run/bank/model.json", b"9" * 10**4)
+    ),
+    "another's model": Case(
+        PREDICT,
+        ("the model in run/shop is that of 'bank'",),
+        replaced("run/shop", "run/bank"),
+    ),
+    "a head that reads from a stranger": Case(
+        PREDICT,
+        ("model in run/bank reads from ship", "run.json does not name"),
+        saved("bank", "head.parties.1", "ship"),
     ),
     "a guest in the host's place": Case(
         PREDICT, ("run/shop is no host's",), write("run/run.json", b'{"parties": ["shop", "bank", "camera"]}')
@@ -392,6 +513,15 @@ def test_bad_input_is_one_sentence_and_exit_code_2(folder: Path, trained: Path, 
     case.edit(folder)
     answer = vesica(*shlex.split(case.command))
     assert_one_sentence(answer.code, answer.out, answer.err, words=case.words)
+
+
+def test_an_xgboost_without_vertical_learning_is_one_sentence(
+    folder: Path, vesica: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    monkeypatch.setattr(xgboost, "__version__", "3.4.0")
+    answer = vesica(*shlex.split("run vertical-trees --federation federation.toml"))
+    assert_one_sentence(answer.code, answer.out, answer.err, words=("XGBoost 3.4.0", "pip install 'xgboost>=3.2,<3.4'"))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")

@@ -1,8 +1,10 @@
 """Reading tables: the same ids and columns from every source, and one clear sentence for what is refused."""
 
+import gzip
 import subprocess
 import sys
 import uuid
+import zlib
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -14,7 +16,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from vesica.data import csv_files
+from vesica.alignment.key_files import read_keys
+from vesica.data import csv_files, parquet_files
 from vesica.data.ids import Key, Rules, text_of
 from vesica.data.reading import read_table, table_from, table_from_arrays
 from vesica.data.table import Table, Text
@@ -392,3 +395,40 @@ def test_a_key_of_several_columns_lacks_none_and_repeats_as_a_whole(tmp_path: Pa
     np.savez(tmp_path / "t.npz", a=np.arange(2), b=np.arange(3), x=np.arange(2))
     with pytest.raises(InputError, match="has 2 ids but 3 rows in 'b'"):
         read_table(tmp_path / "t.npz", id=Key(("a", "b")))
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress, lambda content: b"\x28\xb5\x2f\xfd" + content])
+def test_a_packed_csv_is_refused_and_not_unpacked(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(pack(b"id,x\n1,2\n"))
+    for read in (lambda: read_table(path, id="id"), lambda: read_keys(path, ["id"])):
+        with pytest.raises(InputError, match=r"t\.csv is packed, not a CSV table: unpack it first"):
+            read()
+
+
+def test_a_parquet_file_with_more_rows_than_its_size_allows_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"id": range(10**5), "x": [0] * 10**5}).write_parquet(path)
+    assert len(read_table(path, id="id")) == 10**5
+    monkeypatch.setattr(parquet_files, "ALWAYS_TAKEN", 10**4)
+    monkeypatch.setattr(parquet_files, "VALUES", 0)
+    monkeypatch.setattr(pl, "read_parquet", None)  # nothing of it is unpacked
+    for read in (lambda: read_table(path, id="id"), lambda: read_keys(path, ["id"])):
+        with pytest.raises(
+            InputError, match=r"t\.parquet claims 100,000 rows of [12] columns, which a file of its size"
+        ):
+            read()
+
+
+def test_a_parquet_reader_that_panics_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def panic(*arguments: object, **more: object) -> None:
+        raise pl.exceptions.PanicException("called `Option::unwrap()` on a `None` value")
+
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"id": [1]}).write_parquet(path)
+    monkeypatch.setattr(pl, "read_parquet", panic)
+    for read in (lambda: read_table(path, id="id"), lambda: read_keys(path, ["id"])):
+        with pytest.raises(InputError, match=r"t\.parquet cannot be read as a Parquet table \(called"):
+            read()

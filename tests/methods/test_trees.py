@@ -386,6 +386,15 @@ def test_an_xgboost_without_federated_training_is_refused(monkeypatch: pytest.Mo
         fit(VerticalTrees(rounds=3), small_federation())
 
 
+@pytest.mark.parametrize("version", ["3.4.0", "3.10.1", "4.0.0-dev"])
+def test_an_xgboost_that_cannot_split_columns_is_refused(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(xgboost, "__version__", version)
+    monkeypatch.setattr(xgboost, "build_info", lambda: {"USE_FEDERATED": False})  # as its packages are built
+    sentence = rf"XGBoost {version} is installed, .* pip install 'xgboost>=3\.2,<3\.4'"
+    with pytest.raises(InputError, match=sentence):
+        fit(VerticalTrees(rounds=3), small_federation())
+
+
 def test_nobody_can_ask_for_bins_as_an_encoder() -> None:
     federation = small_federation()
     guest = replace(federation.guests[0], encoder="bins")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from vesica.alignment.normalisation import Column, Columns
 from vesica.data.columns import values_of
-from vesica.data.csv_files import MISSING, unreadable
+from vesica.data.csv_files import MISSING, refuse_packed, unreadable
 from vesica.data.frames import without_marks
 from vesica.data.ids import require_id, text_of
+from vesica.data.npz_files import read_arrays
+from vesica.data.parquet_files import parquet_columns, parquet_frame
 from vesica.data.table import Array
 from vesica.errors import InputError
 
@@ -47,6 +46,7 @@ def write_rows(path: Path, columns: Mapping[str, Column], *, rows: Array) -> Non
 def _read_csv(path: Path, names: Sequence[str]) -> Columns:
     import polars as pl
 
+    refuse_packed(path)
     try:
         header = pl.read_csv(path, n_rows=0, infer_schema=False, glob=False).columns
         for name in names:
@@ -60,14 +60,10 @@ def _read_csv(path: Path, names: Sequence[str]) -> Columns:
 
 
 def _read_parquet(path: Path, names: Sequence[str]) -> Columns:
-    import polars as pl
-
-    try:
-        for name in names:
-            require_id(name, pl.read_parquet_schema(path), where=str(path))
-        frame = pl.read_parquet(path, columns=list(names), glob=False)
-    except pl.exceptions.PolarsError as fault:
-        raise unreadable(path, "Parquet", fault) from fault
+    columns = parquet_columns(path)
+    for name in names:
+        require_id(name, columns, where=str(path))
+    frame = parquet_frame(path, names)
     return [_plain(frame[name]) for name in names]
 
 
@@ -79,10 +75,5 @@ def _plain(series: polars.Series) -> polars.Series:
 
 
 def _read_npz(path: Path, names: Sequence[str]) -> Columns:
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            for name in names:
-                require_id(name, archive.files, where=str(path))
-            return [values_of(archive[name], name=name, where=str(path)) for name in names]
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as fault:
-        raise unreadable(path, "NPZ", fault) from fault
+    arrays = read_arrays(path, names)
+    return [values_of(arrays[name], name=name, where=str(path)) for name in names]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from vesica.alignment.curve import SIZE, blind, hash_to_curve
+from vesica.alignment.curve import SIZE, blind, clear_cofactor, hash_to_curve
 from vesica.alignment.normalisation import Columns, Ids
-from vesica.alignment.points import Bulk, in_bulk, order_of
+from vesica.alignment.points import Bulk, in_bulk, order_of, receive_points
 from vesica.data.table import Array
 from vesica.protocol.link import Link, Progress, silently
 
@@ -34,6 +34,10 @@ class Member:
     def points(self, run: bytes) -> Array:
         """This party's own ids on the curve."""
         return self._in_bulk("hash", partial(hash_to_curve, run=run), self.ids.digests)
+
+    def receive(self, link: Link, count: int) -> Array:
+        """So many points of a peer, checked."""
+        return receive_points(link, count, clear_cofactor=partial(self._in_bulk, "check", clear_cofactor))
 
     def blind(self, points: Array) -> Array:
         return self._in_bulk("blind", partial(blind, secret=self.secret), points)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 import torch
 
-from vesica.alignment.curve import SIZE
+from vesica.alignment.curve import PRIME, SIZE
 from vesica.data.table import Array
 from vesica.errors import ProtocolError
 from vesica.protocol.link import Link
@@ -75,21 +75,40 @@ def send_points(link: Link, points: Array) -> None:
         link.send("points", torch.from_numpy(points[start : start + A_MESSAGE]))
 
 
-def receive_points(link: Link, count: int) -> Array:
-    """So many points, which must be distinct, and such as X25519 gives."""
+def receive_points(link: Link, count: int, *, clear_cofactor: Callable[[Array], Array]) -> Array:
+    """So many points, which must be such as X25519 gives, and stay distinct however they are blinded.
+
+    All of this is checked before a point is blinded or passed on, so that the peer is to blame for what is wrong.
+    """
     points = np.empty((count, SIZE), dtype=np.uint8)
     for start in range(0, count, A_MESSAGE):
         shape = (min(A_MESSAGE, count - start), SIZE)
         points[start : start + A_MESSAGE] = link.receive("points", shape=shape, dtype=torch.uint8).tensor.cpu().numpy()
-    faults = {
-        "a point of zeros": ~words_of(points).any(axis=1),
-        "a point beyond the field": points[:, -1] > 127,
-        "a point twice": same_as_before(points),
-    }
-    for what, found in faults.items():
-        if found.any():
-            raise ProtocolError(f"'{link.peer}' sent {what}, as no party does that follows the protocol")
+    refuse(link, "a point of zeros", is_zeros(points))
+    refuse(link, "a point beyond the field", beyond_the_field(points))
+    refuse(link, "a point twice", same_as_before(points))
+    cleared = clear_cofactor(points)
+    refuse(link, "a point of small order", is_zeros(cleared))
+    refuse(link, "two points that are one when blinded", same_as_before(cleared))
     return points
+
+
+def refuse(link: Link, what: str, found: Array) -> None:
+    if found.any():
+        raise ProtocolError(f"'{link.peer}' sent {what}, as no party does that follows the protocol")
+
+
+def is_zeros(points: Array) -> Array:
+    zeros: Array = (words_of(points) == 0).all(axis=1)
+    return zeros
+
+
+def beyond_the_field(points: Array) -> Array:
+    """Whether each is the prime or more: X25519 takes it for the remainder, so that a point could be written twice."""
+    low, *others = words_of(points).T
+    whole = np.frombuffer(PRIME.to_bytes(SIZE, "little"), dtype="<u8")
+    beyond: Array = (others[-1] > whole[-1]) | ((low >= whole[0]) & (np.array(others) == whole[1:, None]).all(axis=0))
+    return beyond
 
 
 def receive_positions(link: Link, *, within: int, size: int | None) -> Array:

@@ -28,7 +28,7 @@ import torch
 from vesica.alignment.curve import require_cryptography
 from vesica.alignment.doctor import examine, few
 from vesica.alignment.member import Member
-from vesica.alignment.points import common, receive_points, receive_positions, send_points
+from vesica.alignment.points import common, receive_positions, send_points
 from vesica.alignment.summary import from_text, summarise, to_text
 from vesica.alignment.terms import Agreed, Terms
 from vesica.data.ids import Rules
@@ -85,10 +85,9 @@ class Alignment:
         rows = None
         if self.reveal == "size":
             size = me.host.receive("size").scalar("common", int)
-            if not 0 <= size <= min(agreed.sizes.values()):
-                raise ProtocolError(f"'{me.host.peer}' says that {size} ids are common, more than a party has")
+            check_size(me, size, agreed)
         else:
-            rows = me.ids.rows[self._undo(me, orders)]
+            rows = me.ids.rows[self._undo(me, orders, agreed)]
             size = len(rows)
         hints = self._give_summary(me) if self.doctor and few(size, agreed.sizes) else ()
         return Aligned(size, rows, agreed.sizes, hints)
@@ -109,7 +108,7 @@ class Alignment:
                 if owner != guest:
                     send_points(me.links[guest], sets[owner])
             for owner, guest in leg:
-                sets[owner] = receive_points(me.links[guest], agreed.sizes[owner])
+                sets[owner] = me.receive(me.links[guest], agreed.sizes[owner])
         for guest in me.parties[1:]:
             sets[guest] = me.blind(sets[guest])
         return sets, order
@@ -120,7 +119,7 @@ class Alignment:
         for owners in turns(me):
             for owner in owners:
                 received = owner != me.name
-                points = receive_points(me.host, agreed.sizes[owner]) if received else me.points(agreed.run)
+                points = me.receive(me.host, agreed.sizes[owner]) if received else me.points(agreed.run)
                 mixed, orders[owner] = me.mix(points)
                 send_points(me.host, mixed)
         return orders
@@ -136,7 +135,7 @@ class Alignment:
                     positions[owner] = receive_positions(me.links[guest], within=sizes[owner], size=size)
         return positions[me.name]
 
-    def _undo(self, me: Member, orders: Mapping[str, Array]) -> Array:
+    def _undo(self, me: Member, orders: Mapping[str, Array], agreed: Agreed) -> Array:
         """A guest's side of the way back: what was sorted here is put back; its own is the last, and is returned."""
         size: int | None = None
         own: Array | None = None
@@ -145,6 +144,7 @@ class Alignment:
                 order = orders[owner]
                 before = order[receive_positions(me.host, within=len(order), size=size)]
                 size = len(before)
+                check_size(me, size, agreed)
                 if owner == me.name:
                     own = before
                 else:
@@ -174,6 +174,12 @@ class Alignment:
         return tuple(
             hint for party in others(me.parties, me.name) for hint in examine(read[me.name], read[party], party=party)
         )
+
+
+def check_size(me: Member, size: int, agreed: Agreed) -> None:
+    """Refuse a number of common ids that cannot be, before a guest answers to it."""
+    if not 0 <= size <= min(agreed.sizes.values()):
+        raise ProtocolError(f"'{me.host.peer}' says that {size} ids are common, more than a party has")
 
 
 def legs(parties: tuple[str, ...]) -> list[list[tuple[str, str]]]:

@@ -8,7 +8,9 @@ from vesica.errors import DeadlockError, PartyError, VesicaError
 
 
 def say(sentence: str) -> None:
-    print(f"vesica: {sentence}", file=sys.stderr, flush=True)
+    """On one line, whatever names a file put into it, and without a word to the terminal."""
+    plain = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in sentence)
+    print(f"vesica: {plain}", file=sys.stderr, flush=True)
 
 
 def say_why(error: VesicaError) -> int:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import polars
 
 MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"]
+PACKED = (b"\x1f\x8b", b"x\x01", b"x\x9c", b"x\xda", b"\x28\xb5\x2f\xfd")  # gzip, zlib and zstd begin so
 SAMPLE = 1_000  # rows whose values decide the types of the columns, unless later ones contradict
 
 
@@ -22,6 +23,7 @@ def csv_frame(path: Path, *, id: str | Key) -> polars.DataFrame:
     import polars as pl
 
     keys = Key.of(id).columns
+    refuse_packed(path)
     try:
         frame = parse(path, keys)
     except pl.exceptions.PolarsError as fault:
@@ -32,6 +34,13 @@ def csv_frame(path: Path, *, id: str | Key) -> polars.DataFrame:
         frame = without_blank_lines(frame, path)
     refuse_malformed(frame, path)
     return frame
+
+
+def refuse_packed(path: Path) -> None:
+    """Polars would unpack it all into memory, however much it is."""
+    with path.open("rb") as file:
+        if file.read(4).startswith(PACKED):
+            raise InputError(f"{path} is packed, not a CSV table: unpack it first")
 
 
 def without_blank_lines(frame: polars.DataFrame, path: Path) -> polars.DataFrame:

@@ -1,7 +1,5 @@
 """Reading a party's table from a file, or taking it from data frames and arrays."""
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from vesica.data.columns import Values, table_of
-from vesica.data.csv_files import MISSING, csv_frame, unreadable
+from vesica.data.csv_files import MISSING, csv_frame
 from vesica.data.frames import table_from_pandas, table_from_polars
 from vesica.data.ids import Key, require_id
+from vesica.data.npz_files import read_arrays
+from vesica.data.parquet_files import parquet_frame
 from vesica.data.table import Array, Table
 from vesica.errors import InputError
 
@@ -70,23 +70,11 @@ def table_from_mapping(arrays: Mapping[str, Values], *, id: str | Key, where: st
 
 
 def read_npz(path: Path, *, id: str | Key) -> Table:
-    try:
-        # Opened here, because NumPy leaves a file open that it cannot read.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = dict(archive)
-    except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as fault:
-        raise unreadable(path, "NPZ", fault) from fault
-    return table_from_mapping(arrays, id=id, where=str(path))
+    return table_from_mapping(read_arrays(path), id=id, where=str(path))
 
 
 def read_parquet(path: Path, *, id: str | Key) -> Table:
-    import polars as pl
-
-    try:
-        frame = pl.read_parquet(path, glob=False)
-    except pl.exceptions.PolarsError as fault:
-        raise unreadable(path, "Parquet", fault) from fault
-    return table_from_polars(frame, id=id, where=str(path))
+    return table_from_polars(parquet_frame(path), id=id, where=str(path))
 
 
 def read_csv(path: Path, *, id: str | Key) -> Table:

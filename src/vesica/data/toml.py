@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from vesica.data.ids import Key, Rules
+from vesica.data.text_files import read_toml, shown
 from vesica.errors import InputError, nearest
 
 _PARTY = {"name": str, "table": str, "id": str, "encoder": str, "dim": int, "columns": dict, "scale": str}
@@ -44,7 +44,7 @@ class FederationFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.values = self._parse()
+        self.values = read_toml(path)
         self._check(self.values, "")
         for name in ("host", "ids", "test", "overlap", "labelled"):
             self._check(self.section(name), name)
@@ -93,30 +93,22 @@ class FederationFile:
         except InputError as fault:
             raise InputError(f"{self.path}: [ids] {fault}") from fault
 
-    def _parse(self) -> dict[str, Any]:
-        try:
-            return tomllib.loads(self.path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise InputError(f"there is no file {self.path}: give the path of a federation.toml") from None
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise InputError(f"{self.path} cannot be read as TOML: {error}") from error
-
     def _check(self, values: Mapping[str, Any], section: str) -> None:
         where = f"{self.path}: [{section}]" if section else f"{self.path}:"
         for key, value in values.items():
             if key not in _KEYS[section]:
                 unused = _KEYS[section].keys() - values.keys()
-                raise InputError(f"{where} has an unknown key '{key}'{nearest(key, unused or _KEYS[section])}")
+                raise InputError(f"{where} has an unknown key {shown(key)}{nearest(key, unused or _KEYS[section])}")
             wanted = _KEYS[section][key]
             if key == "id" and isinstance(value, list):
                 self._check_columns(value, where)
             elif type(value) is not wanted and not (wanted is float and type(value) is int):
-                raise InputError(f"{where} {key} is {value!r} and should be {_TYPE_NAMES[wanted]}")
+                raise InputError(f"{where} {key} is {shown(value)} and should be {_TYPE_NAMES[wanted]}")
         for column, kind in values.get("columns", {}).items():
             if not isinstance(kind, str):
-                raise InputError(f"{where} columns sets '{column}' to {kind!r}, which is no text")
+                raise InputError(f"{where} columns sets {shown(column)} to {shown(kind)}, which is no text")
 
     def _check_columns(self, id: list[Any], where: str) -> None:
         """Several columns that together make an id."""
         if not id or not all(isinstance(name, str) for name in id) or len(set(id)) < len(id):
-            raise InputError(f"{where} id is {id!r} and should be a column, or a list of different columns")
+            raise InputError(f"{where} id is {shown(id)} and should be a column, or a list of different columns")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from vesica.data.text_files import parse_json
 from vesica.errors import RunFolderError
 from vesica.protocol.journal import sync, writing_to
 
@@ -85,7 +86,7 @@ def stated_in(folder: Path) -> list[str]:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object of a run folder."""
     try:
-        values = json.loads(path.read_text())
+        values = parse_json(path.read_text())
     except FileNotFoundError:
         raise RunFolderError(f"{path.parent} is no run folder: it has no {path.name}") from None
     except (OSError, ValueError) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vesica.data.membership import read_membership
+from vesica.data.text_files import read_toml, shown
 from vesica.data.toml import FederationFile
 from vesica.engines.nvflare.farewell import Farewell
 from vesica.engines.nvflare.kits import Kit, make_kits
@@ -54,15 +54,12 @@ class Site:
     def open(cls, folder: Path) -> Site:
         """Paths in local.toml are relative to it."""
         kit, path = Kit.open(folder), folder.resolve() / LOCAL
-        try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise InputError(f"{path} cannot be read as TOML: {error}") from error
+        values = read_toml(path)
         for key, value in values.items():
             if key not in _LOCAL:
-                raise InputError(f"{path} has an unknown key '{key}'{nearest(key, _LOCAL)}")
+                raise InputError(f"{path} has an unknown key {shown(key)}{nearest(key, _LOCAL)}")
             if not isinstance(value, str):
-                raise InputError(f"{path}: {key} is {value!r} and should be a path, in quotes")
+                raise InputError(f"{path}: {key} is {shown(value)} and should be a path, in quotes")
         paths = {key: path.parent / values.get(key, default) for key, (default, _) in _LOCAL.items()}
         return cls(kit, **paths)
 

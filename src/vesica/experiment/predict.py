@@ -35,8 +35,17 @@ def predict_from(folder: Path, tables: Mapping[str, Table], *, without: Sequence
     if not (isinstance(parties, list) and parties and all(isinstance(name, str) for name in parties)):
         raise RunFolderError(f"{folder / 'run.json'} does not name its parties: give the folder of a run")
     models = {name: PartyModel.load(folder / name) for name in parties}
-    if models[parties[0]].head is None or models[parties[0]].task is None:
+    for name, model in models.items():
+        if model.name != name:
+            raise RunFolderError(f"the model in {folder / name} is that of '{model.name}': give the folder of a run")
+    head = models[parties[0]].head
+    if head is None or models[parties[0]].task is None:
         raise RunFolderError(f"the model in {folder / parties[0]} is no host's: give the folder of a run")
+    if strange := [name for name in head.parties if name not in models]:
+        raise RunFolderError(
+            f"the model in {folder / parties[0]} reads from {', '.join(strange)}, which {folder / 'run.json'} does not "
+            "name: give the folder of a run"
+        )
     return predict(models, tables, without=without)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import statistics
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vesica.data.text_files import parse_json
 from vesica.errors import InputError
 from vesica.experiment.overview import Entry, entries
 from vesica.experiment.published import METRICS, Published, figures_for, read_published
@@ -63,7 +63,7 @@ def contents(folder: Path, block: re.Match[str]) -> str:
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     try:
-        return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+        return [parse_json(line) for line in path.read_text().splitlines() if line.strip()]
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is no file of results ({error}): write it with `vesica reproduce --json`") from error
 

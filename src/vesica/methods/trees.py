@@ -142,7 +142,13 @@ class VerticalTrees(_Boosted):
 
 
 def require_federated_xgboost() -> None:
-    if not require_xgboost().build_info().get("USE_FEDERATED"):
+    xgboost = require_xgboost()
+    if tuple(map(int, xgboost.__version__.split(".")[:2])) >= (3, 4):
+        raise InputError(
+            f"XGBoost {xgboost.__version__} is installed, which cannot train on columns of several parties any more: "
+            "pip install 'xgboost>=3.2,<3.4'"
+        )
+    if not xgboost.build_info().get("USE_FEDERATED"):
         raise InputError("this XGBoost was built without federated training: install 'xgboost', not 'xgboost-cpu'")
 
 

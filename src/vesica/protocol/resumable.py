@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from vesica.data.text_files import parse_json
 from vesica.errors import RunFolderError
 from vesica.learning.draws import random_state, set_random_state
 from vesica.learning.resume import Stateful
@@ -79,7 +80,7 @@ def load(path: Path) -> Any:
         text, tensors = file.metadata()["state"], {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if file.metadata()["checksum"] != str(_checksum(text, tensors)):
             raise ValueError("its checksum is another one")
-        return unpack(json.loads(text), tensors)
+        return unpack(parse_json(text), tensors)
 
 
 def _checksum(text: str, tensors: Mapping[str, Tensor]) -> int:
@@ -93,7 +94,7 @@ def _checksum(text: str, tensors: Mapping[str, Tensor]) -> int:
 def _load_without_tensors(path: Path) -> dict[str, Any]:
     """The parts of a state that have no tensors."""
     with _opened(path) as file:
-        parts = dict(json.loads(file.metadata()["state"])["dict"])
+        parts = dict(parse_json(file.metadata()["state"])["dict"])
     return {name: unpack(part, {}) for name, part in parts.items() if name in ("links", "seconds")}
 
 

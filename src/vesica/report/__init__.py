@@ -1,10 +1,10 @@
 """One HTML file that shows runs: scores, costs, and every message that left a party."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vesica.data.text_files import parse_json
 from vesica.errors import InputError, RunFolderError
 from vesica.report.conversation import PHASES
 from vesica.report.document import write_page
@@ -61,7 +61,7 @@ def _text(path: Path) -> str:
 
 def _json(text: str, where: object) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError as error:
         raise InputError(f"{where} is not JSON ({error}); write it again with 'vesica run'") from error
 

@@ -1,7 +1,6 @@
 """Numbers, strings and arrays out of the file formats that public data sets come in."""
 
 import io
-import zipfile
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +8,9 @@ from numpy.typing import DTypeLike
 
 from vesica.data.datasets.columns import columns_of
 from vesica.data.datasets.files import File
+from vesica.data.npz_files import FAULTS, arrays_in
 from vesica.data.table import Array
+from vesica.errors import InputError
 
 
 def numbers(
@@ -76,9 +77,8 @@ def libsvm(file: File, width: int) -> tuple[Array, Array]:
 def arrays(file: File, *names: str) -> list[Array]:
     """The named arrays of an NPZ file."""
     try:
-        with np.load(io.BytesIO(file.content), allow_pickle=False) as archive:
-            return [archive[name] for name in names]
-    except (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        return list(arrays_in(io.BytesIO(file.content), names, where="it").values())
+    except (*FAULTS, InputError) as error:
         raise file.wrong(f"cannot be read as NPZ ({_reason(error)})") from error
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vesica.data.text_files import parse_json
 from vesica.engines.nvflare.note import LARGEST
 from vesica.errors import InputError
 
@@ -51,7 +52,7 @@ class Kit:
     @classmethod
     def open(cls, folder: Path) -> Kit:
         try:
-            values = json.loads((folder / "kit.json").read_text())
+            values = parse_json((folder / "kit.json").read_text())
             return cls(folder.resolve(), values["name"], values["host"], values["target"])
         except OSError as error:
             raise InputError(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from vesica.data.text_files import parse_json
 from vesica.engines.post.keys import KEY
 from vesica.errors import RunFolderError
 from vesica.protocol.journal import sync
@@ -54,7 +55,7 @@ class Notes:
 
     def _moments(self) -> dict[str, float]:
         try:
-            return {str(what): float(moment) for what, moment in json.loads(self._read(_ASKED) or "{}").items()}
+            return {str(what): float(moment) for what, moment in parse_json(self._read(_ASKED) or "{}").items()}
         except (AttributeError, TypeError, ValueError) as error:
             raise RunFolderError(f"{self._folder} is torn ({_ASKED}): start again under another name") from error
 
