@@ -16,6 +16,7 @@ from vesica.data.frames import without_marks
 from vesica.data.ids import require_id, text_of
 from vesica.data.table import Array
 from vesica.errors import InputError
+from vesica.protocol.files import replacing
 
 if TYPE_CHECKING:
     import polars
@@ -34,14 +35,12 @@ def read_keys(path: Path, names: Sequence[str]) -> Columns:
 
 
 def write_rows(path: Path, columns: Mapping[str, Column], *, rows: Array) -> None:
-    """A CSV file of the given rows, in their order."""
+    """A CSV file of the given rows, in their order; only its owner can read it."""
     import polars as pl
 
     frame = {name: [text_of(column[row]) for row in rows.tolist()] for name, column in columns.items()}
-    try:
-        pl.DataFrame(frame, schema=dict.fromkeys(columns, pl.String)).write_csv(path)
-    except OSError as error:
-        raise InputError(f"the common ids cannot be written to {path} ({error}): give another place") from error
+    with replacing(path) as partial:
+        pl.DataFrame(frame, schema=dict.fromkeys(columns, pl.String)).write_csv(partial)
 
 
 def _read_csv(path: Path, names: Sequence[str]) -> Columns:

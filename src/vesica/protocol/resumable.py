@@ -15,7 +15,7 @@ from torch import Tensor
 from vesica.errors import RunFolderError
 from vesica.learning.draws import random_state, set_random_state
 from vesica.learning.resume import Stateful
-from vesica.protocol.journal import sync
+from vesica.protocol.files import replacing
 from vesica.protocol.link import Conversation, Link
 
 
@@ -47,14 +47,11 @@ def unpack(value: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def save_atomically(path: Path, state: Any) -> None:
-    """Write a state so that a kill leaves the old file or the new one, never half of it."""
+    """Write a state as a file that is never half written."""
     tensors: dict[str, Tensor] = {}
     metadata = {"state": json.dumps(pack(state, tensors))}
-    partial = path.with_suffix(".partial")
-    save_file(tensors, partial, metadata)
-    sync(partial)
-    partial.replace(path)
-    sync(path.parent)
+    with replacing(path) as partial:
+        save_file(tensors, partial, metadata)
 
 
 def load(path: Path) -> Any:
