@@ -35,6 +35,8 @@ def test_what_the_system_refuses_is_one_sentence() -> None:
         "bank.csv cannot be used (Permission denied): mend that, or give another place, then give the same command "
         "again"
     )
-    assert str(refused_by_system(RuntimeError("I/O error: No space (os error 28)"))).startswith("a file cannot be")
+    assert str(refused_by_system(RuntimeError("I/O error: No space (os error 28)"))).startswith(
+        "a file or standard output cannot be written (No space left on device)"
+    )
     for other in (ValueError("wrong"), OSError("of no number"), PartyError("failed (os error 28)")):
         assert refused_by_system(other) is None

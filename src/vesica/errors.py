@@ -70,7 +70,7 @@ def refused_by_system(error: BaseException, path: Path | None = None) -> InputEr
     code = getattr(error, "errno", None) or (int(said[1]) if said else None)
     if isinstance(error, VesicaError) or not isinstance(code, int):
         return None
-    where = path or getattr(error, "filename", None) or "a file"
+    where = path or getattr(error, "filename", None) or "a file or standard output"
     if isinstance(where, bytes):
         where = os.fsdecode(where)
     remedy = "make room for it" if code in _NO_ROOM else "mend that, or give another place"

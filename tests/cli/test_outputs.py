@@ -153,3 +153,24 @@ def test_a_title_that_is_no_text_is_written(folder: Path, trained: Path, vesica:
     answer = vesica("report", trained, "--title", os.fsdecode(b"caf\xe9"))
     assert answer.code == 0
     assert "caf\\udce9" in (folder / "report.html").read_text()
+
+
+@pytest.mark.parametrize("command", ["run", "align"])
+def test_a_table_whose_name_is_not_utf8_is_refused_in_a_sentence(command: str, folder: Path, vesica: Any) -> None:
+    odd = Path(os.fsdecode(b"caf\xe9"))
+    odd.mkdir()
+    for path in folder.glob("*.*"):
+        path.rename(odd / path.name)
+    run = ("run", "split-nn", "--federation", odd / "federation.toml")
+    answer = vesica(*run if command == "run" else ("align", odd / "bank.csv:customer", "--out", "common"))
+    sentence = "the path caf\\udce9/bank.csv is not UTF-8, as the reader of tables needs it; rename it"
+    assert (answer.code, answer.err) == (2, f"vesica: {sentence}\n")
+
+
+def test_outputs_may_have_any_name(folder: Path, vesica: Any, trained: Path) -> None:
+    odd = os.fsdecode(b"caf\xe9")
+    assert vesica(*RUN, "--json", f"{odd}.json", "--report", f"{odd}.html").code == 0
+    assert vesica("predict", trained, *PREDICT[:-1], f"{odd}.csv").code == 0
+    assert vesica("align", "bank.csv:customer", "shop.parquet:key", "--out", f"{odd}-common").code == 0
+    assert vesica("report", f"{odd}.json", "--out", f"{odd}-again.html").code == 0
+    assert Path(odd + ".csv").stat().st_size > 0

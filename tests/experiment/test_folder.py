@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,12 @@ def test_a_foreign_folder_stays_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match=r"is no run folder: it has no run\.json"):
         RunFolder(tmp_path, RUN)
     assert [path.name for path in tmp_path.iterdir()] == ["photo.jpg"]
+
+
+def test_a_folder_that_could_not_be_read_again_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match=r"is not UTF-8, as the reader of models needs it: give another folder"):
+        RunFolder(tmp_path / os.fsdecode(b"caf\xe9"), RUN)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_folder_is_for_its_owner_alone(tmp_path: Path) -> None:

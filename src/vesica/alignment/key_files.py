@@ -11,7 +11,7 @@ import numpy as np
 
 from vesica.alignment.normalisation import Column, Columns
 from vesica.data.columns import values_of
-from vesica.data.csv_files import MISSING, unreadable
+from vesica.data.csv_files import MISSING, require_utf8_name, unreadable
 from vesica.data.frames import without_marks
 from vesica.data.ids import require_id, text_of
 from vesica.data.table import Array
@@ -29,6 +29,7 @@ def read_keys(path: Path, names: Sequence[str]) -> Columns:
         raise InputError(f"{path} is not a table Vesica reads; give a .csv, .parquet or .npz file")
     if not path.is_file():
         raise InputError(f"there is no file {path}; correct the path")
+    require_utf8_name(path)
     if len(set(names)) < len(names):
         raise InputError(f"the keys {', '.join(names)} of {path} name a column twice; name each once")
     return readers[path.suffix.lower()](path, names)
@@ -39,8 +40,8 @@ def write_rows(path: Path, columns: Mapping[str, Column], *, rows: Array) -> Non
     import polars as pl
 
     frame = {name: [text_of(column[row]) for row in rows.tolist()] for name, column in columns.items()}
-    with replacing(path) as partial:
-        pl.DataFrame(frame, schema=dict.fromkeys(columns, pl.String)).write_csv(partial)
+    with replacing(path) as partial, partial.open("wb") as file:  # polars writes to no path that is not UTF-8
+        pl.DataFrame(frame, schema=dict.fromkeys(columns, pl.String)).write_csv(file)
 
 
 def _read_csv(path: Path, names: Sequence[str]) -> Columns:

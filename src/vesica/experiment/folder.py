@@ -25,6 +25,8 @@ class RunFolder:
 
     def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
         self.path = path
+        if not _is_utf8(path):  # the models in it could not be read again
+            raise RunFolderError(f"the path {path} is not UTF-8, as the reader of models needs it: give another folder")
         try:
             if path.exists() and not path.is_dir():
                 raise RunFolderError(f"{path} is a file: give a folder of its own to this run")
@@ -114,6 +116,14 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """JSON lines."""
     write_atomically(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _short(value: Any) -> str:

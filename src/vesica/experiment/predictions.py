@@ -31,8 +31,8 @@ class Predictions:
         columns: dict[str, Any] = {"id": self.ids.astype(str), "prediction": self.values}
         if self.probabilities is not None:
             columns |= {f"probability_{name}": self.probabilities[:, i] for i, name in enumerate(self.classes)}
-        with replacing(path) as partial:
-            polars.DataFrame(columns).write_csv(partial)
+        with replacing(path) as partial, partial.open("wb") as file:  # polars writes to no path that is not UTF-8
+            polars.DataFrame(columns).write_csv(file)
 
 
 def named(
