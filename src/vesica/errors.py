@@ -1,7 +1,11 @@
 """The exceptions of Vesica: a small tree, each message one sentence that says what, where and what to do."""
 
 import difflib
+import errno
+import os
+import re
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class VesicaError(Exception):
@@ -51,3 +55,35 @@ def nearest(word: str, words: Iterable[str]) -> str:
     known = sorted(words)
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else f"; there are: {', '.join(known)}"
+
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_CODE = re.compile(r"\(os error ([0-9]+)\)")  # in the messages of libraries written in Rust
+
+
+def refused_by_system(error: BaseException, path: Path | None = None) -> InputError | None:
+    """What the system refused, such as a write to a full disk, as one sentence; None for any other error.
+
+    `path` is what was being written, where that is known.
+    """
+    said = _CODE.search(str(error))
+    code = getattr(error, "errno", None) or (int(said[1]) if said else None)
+    if isinstance(error, VesicaError) or not isinstance(code, int):
+        return None
+    where = path or getattr(error, "filename", None) or "a file or standard output"
+    if isinstance(where, bytes):
+        where = os.fsdecode(where)
+    remedy = "make room for it" if code in _NO_ROOM else "mend that, or give another place"
+    verb = "written" if path or code in _NO_ROOM else "used"
+    return InputError(f"{where} cannot be {verb} ({os.strerror(code)}): {remedy}, then give the same command again")
+
+
+def printable(text: str) -> str:
+    """The text on one line that cannot be mistaken: what is not printable is escaped, as in a string of Python.
+
+    File names and what other parties wrote may hold line feeds, escape sequences of a terminal, marks that reverse the
+    direction of text, or bytes that are no UTF-8.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

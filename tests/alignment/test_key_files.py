@@ -13,5 +13,5 @@ def test_ids_that_cannot_be_written_are_refused_in_a_sentence(tmp_path: Path) ->
     ids = {"id": np.array(["ann", "bob"], dtype=object)}
     write_rows(tmp_path / "common.csv", ids, rows=np.array([1]))
     assert (tmp_path / "common.csv").read_text() == "id\nbob\n"
-    with pytest.raises(InputError, match=r"the common ids cannot be written to .*: give another place"):
+    with pytest.raises(InputError, match=r"common\.csv cannot be written \(No such file or directory\)"):
         write_rows(tmp_path / "none" / "common.csv", ids, rows=np.array([1]))

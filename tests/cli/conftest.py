@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,8 +46,9 @@ class Answer:
 
 
 @pytest.fixture
-def vesica(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
+def vesica(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Answer]]:
     monkeypatch.delenv("VESICA_DATA", raising=False)
+    before = os.umask(0o022)
 
     def call(*arguments: object) -> Answer:
         monkeypatch.setattr(sys, "argv", ["vesica", *map(str, arguments)])
@@ -55,7 +57,8 @@ def vesica(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         written = capsys.readouterr()
         return Answer(int(end.value.code or 0), written.out, written.err)
 
-    return call
+    yield call
+    os.umask(before)
 
 
 def write_federation(folder: Path, *, rows: int = ROWS) -> None:

@@ -124,7 +124,7 @@ def test_a_tampered_file_is_named_in_one_sentence(vesica: Vesica, desks: Path) -
     answer = run(vesica, "shop")
     assert answer.code == 2
     assert answer.err.startswith(
-        "vesica: shop/inbox/first.bank.shop.000001.post is not signed by 'bank', or was changed"
+        "vesica: shop/inbox/first.bank.shop.000001.post is of 'bank' and was changed on its way"
     )
     assert len(answer.err.splitlines()) == 1
 

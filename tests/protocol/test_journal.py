@@ -12,7 +12,7 @@ import pytest
 import vesica.protocol.journal as module
 from conversations import journals_in
 from vesica.engines import InProcess
-from vesica.errors import RunFolderError
+from vesica.errors import InputError, RunFolderError
 from vesica.protocol.journal import Journal
 
 PAIRS = [("bank", "shop"), ("shop", "bank")]
@@ -197,7 +197,7 @@ def test_a_full_disk_is_one_sentence_and_the_next_start_drops_the_half_message(
         return written
 
     monkeypatch.setattr(module.os, "writev", until_full)
-    with pytest.raises(RunFolderError, match=r"cannot be written \(No space left on device\): make room there, then"):
+    with pytest.raises(InputError, match=r"cannot be written \(No space left on device\): make room for it, then"):
         journal.record_sent("shop", 3, frame("a message of more than 20 bytes"), payload=3)
     with pytest.raises(RunFolderError, match="could not be written"):
         journal.record_sent("shop", 3, frame("short"), payload=3)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from vesica.alignment.normalisation import Column, Columns
 from vesica.data.columns import values_of
-from vesica.data.csv_files import MISSING, refuse_packed, unreadable
+from vesica.data.csv_files import MISSING, refuse_packed, require_utf8_name, unreadable
 from vesica.data.frames import without_marks
 from vesica.data.ids import require_id, text_of
 from vesica.data.npz_files import read_arrays
 from vesica.data.parquet_files import parquet_columns, parquet_frame
 from vesica.data.table import Array
 from vesica.errors import InputError
+from vesica.protocol.files import replacing
 
 if TYPE_CHECKING:
     import polars
@@ -27,20 +28,19 @@ def read_keys(path: Path, names: Sequence[str]) -> Columns:
         raise InputError(f"{path} is not a table Vesica reads; give a .csv, .parquet or .npz file")
     if not path.is_file():
         raise InputError(f"there is no file {path}; correct the path")
+    require_utf8_name(path)
     if len(set(names)) < len(names):
         raise InputError(f"the keys {', '.join(names)} of {path} name a column twice; name each once")
     return readers[path.suffix.lower()](path, names)
 
 
 def write_rows(path: Path, columns: Mapping[str, Column], *, rows: Array) -> None:
-    """A CSV file of the given rows, in their order."""
+    """A CSV file of the given rows, in their order; only its owner can read it."""
     import polars as pl
 
     frame = {name: [text_of(column[row]) for row in rows.tolist()] for name, column in columns.items()}
-    try:
-        pl.DataFrame(frame, schema=dict.fromkeys(columns, pl.String)).write_csv(path)
-    except OSError as error:
-        raise InputError(f"the common ids cannot be written to {path} ({error}): give another place") from error
+    with replacing(path) as partial, partial.open("wb") as file:  # polars writes to no path that is not UTF-8
+        pl.DataFrame(frame, schema=dict.fromkeys(columns, pl.String)).write_csv(file)
 
 
 def _read_csv(path: Path, names: Sequence[str]) -> Columns:

@@ -67,6 +67,10 @@ def align(
             workers=one_a_core(workers),
             progress=progress,
         )
+    shared = {name: result.rows for name, result in found.results.items() if name in targets}
+    for name, rows in shared.items():
+        if rows is not None:
+            write_rows(targets[name], dict(zip(sources[name].keys, columns[name], strict=True)), rows=rows)
     for name, ids in found.ids.items():
         say(counts_of(name, ids))
     say(f"ids in common: {found.size:,}; {len(found.ledger.messages)} messages, {found.ledger.wire / 1e6:.3f} MB")
@@ -74,7 +78,6 @@ def align(
         for hint in result.hints:
             say(f"{name} beside {hint}")
         if result.rows is not None and name in targets:
-            write_rows(targets[name], dict(zip(sources[name].keys, columns[name], strict=True)), rows=result.rows)
             say(f"{name}: its common ids to {targets[name]}")
 
 
@@ -140,5 +143,5 @@ def prepare_folder(out: Path | None, sources: Mapping[str, Source], *, cardinali
                 raise InputError(f"{target} is one of the tables: give --out another folder")
             if target.is_dir():
                 raise InputError(f"{target} is a directory: give --out another folder")
-        out.mkdir(parents=True, exist_ok=True)
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
     return targets

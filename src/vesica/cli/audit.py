@@ -66,12 +66,12 @@ def audit(
             device=device,
             kept=json_file,
         )
+        if report is not None:
+            write_sweep(report, lines, field=lines[0]["field"])
         if json_file == "-":
             deliver(lines, json_file, one=False)
         else:
             show_sweep(lines)
-        if report is not None:
-            write_sweep(report, lines, field=lines[0]["field"])
         return
     if out is not None:
         raise InputError("--out goes with --sweep: an audit of one run writes --json and --report")
@@ -84,9 +84,9 @@ def audit(
             found = found.with_more(by_shadows(folder, trained, seed=seed, progress=progress, begin=announce))
     elif "membership" in chosen["attacks"]:
         found = found.with_more(["Membership inference with shadow federations was not asked for (--shadows)."])
-    deliver([found.to_json()], json_file, one=True)
     if report is not None:
         write_audit(report, found.to_json())
+    deliver([found.to_json()], json_file, one=True)
     if json_file != "-":
         show(found)
 

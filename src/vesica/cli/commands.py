@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -148,16 +149,22 @@ def run(
     hand_out(result, json_file=json_file, report=report)
 
 
-def hand_out(result: Result, *, json_file: str | None, report: Path | None) -> None:
-    """A result to wherever it was asked for, and else to the terminal."""
+def hand_out(
+    result: Result, *, json_file: str | None, report: Path | None, say_first: Callable[[], None] = lambda: None
+) -> None:
+    """A result to wherever it was asked for, and else to the terminal: files first, since talking may fail."""
     from vesica.cli.display import print_results, say
     from vesica.report import ReportedRun, write_report
 
-    deliver([result.to_json()], json_file, one=True)
     if report is not None:
         entries = result.ledger.to_json() + result.scoring.to_json()
         write_report(report, [ReportedRun(result.to_json(), entries, result.curve)])
     if json_file != "-":
+        deliver([result.to_json()], json_file, one=True)
+    say_first()
+    if json_file == "-":
+        deliver([result.to_json()], json_file, one=True)
+    else:
         print_results([run.to_json() for run in (*result.milestones, result)])
         for statement in result.statements:
             say(statement)
@@ -225,11 +232,11 @@ def reproduce(
             reported.append(ReportedRun(done.line, done.ledger, done.curve))
             if json_file != "-":
                 deliver(lines, json_file, one=False)  # as they come: a kill loses none
-    if json_file == "-":
-        deliver(lines, json_file, one=False)
     if report is not None:
         write_report(report, reported, title=recipe.about)
-    if json_file != "-":
+    if json_file == "-":
+        deliver(lines, json_file, one=False)
+    else:
         print_results(lines)
 
 
@@ -299,15 +306,10 @@ def parse_settings(settings: list[str]) -> dict[str, str]:
 
 def deliver(lines: list[dict[str, Any]], json_file: str | None, *, one: bool) -> None:
     """The results as JSON: one object, or an object a line."""
-    from vesica.errors import InputError
+    from vesica.protocol.files import write_atomically
 
     text = json.dumps(lines[0], indent=1) + "\n" if one else "".join(json.dumps(line) + "\n" for line in lines)
     if json_file == "-":
         typer.echo(text, nl=False)
     elif json_file is not None:
-        try:
-            Path(json_file).write_text(text)
-        except OSError as error:
-            raise InputError(
-                f"the result cannot be written to {json_file} ({error.strerror}): give another file"
-            ) from error
+        write_atomically(Path(json_file), text)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from vesica.errors import printable
 from vesica.experiment.tables import summarise
 from vesica.privacy.spent import at_most
 from vesica.protocol.link import Progress as Watcher
@@ -21,7 +22,7 @@ ONE_OF = {"labels": "one label", "columns": "one person's columns", "records": "
 def watch() -> Iterator[Watcher]:
     """Progress bars on standard error, one a party and step; nothing where no one is watching."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     tasks: dict[tuple[str, str], TaskID] = {}
 
@@ -30,7 +31,7 @@ def watch() -> Iterator[Watcher]:
         if position == 0 or key not in tasks:
             if key in tasks:
                 bars.remove_task(tasks[key])
-            tasks[key] = bars.add_task(f"{party}: {step}", total=total)
+            tasks[key] = bars.add_task(printable(f"{party}: {step}"), total=total)
         bars.update(tasks[key], completed=position)
 
     with bars:
@@ -39,17 +40,22 @@ def watch() -> Iterator[Watcher]:
 
 def announce(title: str) -> None:
     """What begins now, for a person who waits."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(title, style="bold", markup=False)
+    plain(stderr=True).print(printable(title), style="bold", soft_wrap=True)
 
 
 def say(text: str) -> None:
-    Console(highlight=False, soft_wrap=True).print(text, markup=False)
+    plain().print(printable(text), soft_wrap=True)
+
+
+def plain(*, stderr: bool = False, width: int | None = None) -> Console:
+    """Text stays as it is: no part of a name is taken for a style or an emoji."""
+    return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 
 def wide() -> Console:
     """Standard output; into a pipe or a file nothing is cut off for want of width."""
-    console = Console()
-    return console if console.is_terminal else Console(width=200)
+    console = plain()
+    return console if console.is_terminal else plain(width=200)
 
 
 def print_listing(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -57,7 +63,7 @@ def print_listing(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for head in heads:
         table.add_column(head, overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     wide().print(table)
 
 
@@ -68,7 +74,7 @@ def print_results(lines: Sequence[Mapping[str, Any]]) -> None:
     for head in heads:
         table.add_column(head, justify="left" if head in ("method", "data", "wire") else "right")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     wide().print(table)
     spent: dict[tuple[float, float, str], dict[str, None]] = {}
     for line in lines:

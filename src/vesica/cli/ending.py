@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 
-from vesica.errors import DeadlockError, PartyError, VesicaError
+from vesica.errors import DeadlockError, PartyError, VesicaError, printable, refused_by_system
 
 
 def say(sentence: str) -> None:
-    """On one line, whatever names a file put into it, and without a word to the terminal."""
-    plain = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in sentence)
-    print(f"vesica: {plain}", file=sys.stderr, flush=True)
+    print(f"vesica: {printable(sentence)}", file=sys.stderr, flush=True)
 
 
-def say_why(error: VesicaError) -> int:
-    """The exit code is 1 where it is not the user's fault and the cause helps to mend it, else 2."""
-    say(str(error))
-    return 1 if isinstance(error, PartyError | DeadlockError) else 2
+def say_why(error: Exception) -> int | None:
+    """The exit code is 1 where it is not the user's fault and the cause helps to mend it, else 2.
+
+    An error that is neither one of Vesica's nor the system's is a mistake in the program: None, and nothing is said.
+    """
+    known = error if isinstance(error, VesicaError) else refused_by_system(error)
+    if known is None:
+        return None
+    say(str(known))
+    return 1 if isinstance(known, PartyError | DeadlockError) else 2

@@ -20,13 +20,15 @@ def where_the_server_is(kit: Kit) -> str:
 def ending_the_process() -> Iterator[None]:
     """NVFlare leaves threads behind that would keep a finished process alive."""
     from vesica.cli.ending import say, say_why
-    from vesica.errors import VesicaError
 
     code = 0
     try:
         yield
-    except VesicaError as error:
-        code = say_why(error)
+    except Exception as error:
+        said = say_why(error)
+        if said is None:
+            raise
+        code = said
     except KeyboardInterrupt:
         say("interrupted; the others have been told, and the same command can be given again")
         code = 130

@@ -27,6 +27,7 @@ from vesica.cli.options import (
 )
 from vesica.cli.places import refuse_unwritable
 from vesica.cli.post_align import align, to_carry
+from vesica.errors import printable
 
 if TYPE_CHECKING:
     from vesica.engines.post.folder import DeskFolder
@@ -137,11 +138,11 @@ def run(
             tell([*letters.desk.refused(), *to_carry(letters.desk.to_carry()), str(waiting)], aside=aside)
             raise typer.Exit(WAITING) from None
     ended = f"'{label}' is finished: {letters.member.out}"
-    tell([*letters.desk.refused(), *to_carry(letters.desk.to_carry()), ended], aside=aside)
+    said = [*letters.desk.refused(), *to_carry(letters.desk.to_carry()), ended]
     if result is not None:
-        hand_out(result, json_file=json_file, report=report)
+        hand_out(result, json_file=json_file, report=report, say_first=lambda: tell(said, aside=aside))
     else:
-        tell(stated_in(letters.member.out))
+        tell([*said, *stated_in(letters.member.out)])
 
 
 app.command()(align)
@@ -189,4 +190,4 @@ def check_outputs(letters: Correspondence, *, json_file: str | None, report: Pat
 
 def tell(sentences: Iterable[str], *, aside: bool = False) -> None:
     for sentence in sentences:
-        typer.echo(sentence, err=aside)
+        typer.echo(printable(sentence), err=aside)

@@ -12,6 +12,7 @@ import typer
 from vesica.cli.align import asked_for, counts_of, one_a_core, outcome_of
 from vesica.cli.options import Cardinality, Case, Desk, Doctor, Duplicates, KnownFederation, Pad, Trim, Workers
 from vesica.cli.places import refuse_unwritable
+from vesica.errors import printable
 
 LOOK_EVERY = 1.0  # seconds
 
@@ -70,7 +71,7 @@ def telling_once() -> Callable[[Iterable[str]], None]:
     def tell(sentences: Iterable[str]) -> None:
         for sentence in sentences:
             if sentence not in said:
-                typer.echo(sentence)
+                typer.echo(printable(sentence))
                 said.add(sentence)
 
     return tell

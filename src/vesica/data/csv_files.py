@@ -130,3 +130,11 @@ def commas(path: Path) -> int:
 def unreadable(path: Path, kind: str, fault: Exception) -> InputError:
     reason = str(fault).partition("\n")[0].partition(". ")[0].rstrip(".")
     return InputError(f"{path} cannot be read as a {kind} table ({reason}); check that it is one")
+
+
+def require_utf8_name(path: Path) -> None:
+    """Polars opens no other file."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"the path {path} is not UTF-8, as the reader of tables needs it; rename it") from None

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from vesica.data.columns import Values, table_of
-from vesica.data.csv_files import MISSING, csv_frame
+from vesica.data.csv_files import MISSING, csv_frame, require_utf8_name
 from vesica.data.frames import table_from_pandas, table_from_polars
 from vesica.data.ids import Key, require_id
 from vesica.data.npz_files import read_arrays
@@ -26,6 +26,7 @@ def read_table(path: Path, *, id: str | Key) -> Table:
         raise InputError(f"{path} is a directory; give the file in it")
     if not path.exists():
         raise InputError(f"there is no file {path}; correct the path")
+    require_utf8_name(path)
     if path.stat().st_size == 0:
         raise InputError(f"{path} is empty; give a file with a header and rows")
     return readers[path.suffix.lower()](path, id=id)

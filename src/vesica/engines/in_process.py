@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from vesica.errors import DeadlockError, LateError, PartyError, RunFolderError, VesicaError
+from vesica.errors import DeadlockError, LateError, PartyError, RunFolderError, VesicaError, refused_by_system
 from vesica.learning.draws import random_state, set_random_state
 from vesica.learning.meeting import Work
 from vesica.protocol.journal import Journal, check_each_other
@@ -254,7 +254,7 @@ def _named(party: str, error: BaseException) -> BaseException:
     if isinstance(error, VesicaError):
         error.party = error.party or party
         return error
-    failure = PartyError(f"failed with {type(error).__name__}: {error}")
+    failure = refused_by_system(error) or PartyError(f"failed with {type(error).__name__}: {error}")
     failure.party = party
     failure.__cause__ = error
     return failure

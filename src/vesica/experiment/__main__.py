@@ -6,8 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-from vesica.errors import VesicaError
+from vesica.errors import VesicaError, printable
 from vesica.experiment.recipes import find_recipe, reproduce
+from vesica.protocol.files import write_atomically
 
 
 def main() -> int:
@@ -21,6 +22,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="run folders, so that a killed recipe goes on")
     parser.add_argument("--json", type=Path, help="append a line a run to this file")
     asked = parser.parse_args()
+    os.umask(0o077)  # what is written is for this user alone
     if asked.json and not asked.json.parent.is_dir():
         parser.error(f"there is no directory {asked.json.parent} to write {asked.json.name} to: make it first")
     try:
@@ -40,7 +42,7 @@ def main() -> int:
             if asked.json:
                 add_line(asked.json, json.dumps(done.line))
     except VesicaError as error:
-        print(f"vesica: {error}", file=sys.stderr)
+        print(f"vesica: {printable(str(error))}", file=sys.stderr)
         return 2
     return 0
 
@@ -48,8 +50,7 @@ def main() -> int:
 def add_line(path: Path, line: str) -> None:
     """Once: a recipe that goes on yields the runs it has finished again."""
     if not path.exists() or line not in path.read_text().splitlines():
-        with path.open("a") as file:
-            file.write(line + "\n")
+        write_atomically(path, (path.read_text() if path.exists() else "") + line + "\n")
 
 
 if __name__ == "__main__":

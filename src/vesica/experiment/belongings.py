@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vesica.errors import RunFolderError
 from vesica.protocol import Host, Rows
-from vesica.protocol.journal import sync
+from vesica.protocol.files import replacing
 from vesica.protocol.party import Party
 
 NAME = "rows.safetensors"
@@ -36,8 +36,8 @@ class Belongings:
         tensors = {"inputs": self.inputs} | {use: getattr(self.rows, use) for use in _USES}
         if self.labels is not None:
             tensors["labels"] = self.labels
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, folder / NAME)
-        sync(folder / NAME)
+        with replacing(folder / NAME) as partial:
+            save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, partial)
 
     @classmethod
     def load(cls, folder: Path) -> Belongings:

@@ -20,13 +20,14 @@ from vesica.data.rows import Split, split_rows
 from vesica.engines import InProcess
 from vesica.experiment.account import describe, result_of, said_in, terms_of
 from vesica.experiment.checks import check_in_one_place, check_label_counts, check_settings, check_stop, check_waiting
-from vesica.experiment.folder import RunFolder, write_atomically, write_lines
+from vesica.experiment.folder import RunFolder, write_lines
 from vesica.experiment.result import Result
 from vesica.experiment.seat import Outcome, Seat
 from vesica.methods import Method
 from vesica.protocol import Budget, Guest, Host, Ledger, Link
 from vesica.protocol.agreement import Terms
 from vesica.protocol.budget import Meter
+from vesica.protocol.files import write_atomically
 from vesica.protocol.journal import Journal
 from vesica.protocol.link import Conversation, Progress, silently
 from vesica.protocol.message import Wire

@@ -1,4 +1,7 @@
-"""A run folder: one sub-folder a party, a journal while the run lasts, the result when it has ended."""
+"""A run folder: one sub-folder a party, a journal while the run lasts, the result when it has ended.
+
+Models and journals hold values of the tables, so that a run folder is for its owner alone.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ from typing import Any
 
 from vesica.data.text_files import parse_json
 from vesica.errors import RunFolderError
-from vesica.protocol.journal import sync, writing_to
+from vesica.protocol.files import write_atomically
 
 FORMAT = 3
+_LOCK = ".lock"  # no party has such a name; it stays until the result is there, so that all lock the same file
 
 
 class RunFolder:
@@ -22,44 +26,62 @@ class RunFolder:
 
     def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
         self.path = path
+        if not _is_utf8(path):  # the models in it could not be read again
+            raise RunFolderError(f"the path {path} is not UTF-8, as the reader of models needs it: give another folder")
         try:
             if path.exists() and not path.is_dir():
                 raise RunFolderError(f"{path} is a file: give a folder of its own to this run")
-            begun = path.exists() and any(found.suffix != ".partial" for found in path.iterdir())
+            if self._is_begun():
+                self._check(run)  # before anything is put into a folder that may be somebody else's
         except OSError as error:
             raise RunFolderError(f"{path} cannot be used ({error.strerror}): give another folder") from error
-        if begun:
-            self._check(run)
-        else:
-            self._begin(run)
-        self._lock = os.open(path / "run.json", os.O_RDONLY)
+        self._lock = self._take_lock()
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            raise RunFolderError(f"{path} is in use by another process: wait for it, or give another folder") from None
+            if self._is_begun():  # perhaps by another process, a moment ago
+                self._check(run)
+            else:
+                write_atomically(path / "run.json", json.dumps({"format": FORMAT, **run}, indent=1))
+        except BaseException:
+            self.close()
+            raise
 
     def party(self, name: str) -> Path:
-        return self.path / name
+        """A party's own folder, which nobody else can read even where the run folder was there and is open to all."""
+        folder = self.path / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
 
     def journal(self, name: str) -> Path:
-        return self.path / name / "journal"
+        return self.party(name) / "journal"
 
     def finish(self, result: Mapping[str, Any], *, drop_journals_of: Iterable[str]) -> None:
         """Write the result, after everything else: a folder that has one is whole."""
         write_atomically(self.path / "result.json", json.dumps(result, indent=1, allow_nan=False))
         for name in drop_journals_of:
             shutil.rmtree(self.journal(name))
+        (self.path / _LOCK).unlink(missing_ok=True)  # whoever locks it now finds the result and leaves
 
     def close(self) -> None:
         os.close(self._lock)
 
-    def _begin(self, run: Mapping[str, Any]) -> None:
+    def _is_begun(self) -> bool:
+        """Whether it holds anything but a lock and what a kill left half written."""
+        found = self.path.iterdir() if self.path.exists() else ()
+        return any(path.name != _LOCK and path.suffix != ".partial" for path in found)
+
+    def _take_lock(self) -> int:
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.path / "run.json", json.dumps({"format": FORMAT, **run}, indent=1))
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise RunFolderError(f"{self.path} cannot be made ({error.strerror}): give another folder") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            taken = f"{self.path} is in use by another process: wait for it, or give another folder"
+            raise RunFolderError(taken) from None
+        return lock
 
     def _check(self, run: Mapping[str, Any]) -> None:
         there = read_json(self.path / "run.json")
@@ -96,20 +118,17 @@ def read_json(path: Path) -> dict[str, Any]:
     return values
 
 
-def write_atomically(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    with writing_to(path):
-        with partial.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-        sync(path.parent)
-
-
 def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """JSON lines."""
     write_atomically(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _short(value: Any) -> str:

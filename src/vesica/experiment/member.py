@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 from collections.abc import Mapping
 from contextlib import closing
@@ -29,7 +28,8 @@ from vesica.methods import Method
 from vesica.protocol import Budget, Ledger, Link
 from vesica.protocol.agreement import digest_of
 from vesica.protocol.budget import Meter
-from vesica.protocol.journal import Journal, sync, writing_to
+from vesica.protocol.files import write_atomically
+from vesica.protocol.journal import Journal
 from vesica.protocol.link import Conversation, Progress, Transport, silently
 from vesica.protocol.message import Message, Wire
 from vesica.protocol.resumable import recall
@@ -195,14 +195,7 @@ def keep_secret(path: Path, seed: int | None) -> bytes | int:
     if seed is not None:
         return seed
     if not path.exists():
-        partial = path.with_suffix(".partial")
-        with writing_to(path):
-            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(secrets.token_bytes(32))
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-            sync(path.parent)
+        write_atomically(path, secrets.token_bytes(32))
     return path.read_bytes()
 
 

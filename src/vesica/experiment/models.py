@@ -17,12 +17,11 @@ from torch import Tensor, nn
 from vesica.data.preparation import Preparation
 from vesica.data.text_files import parse_json, shown
 from vesica.errors import InputError, RunFolderError
-from vesica.experiment.folder import write_atomically
 from vesica.experiment.model_fields import check
 from vesica.metrics import Task
 from vesica.models import HEADS, AnyHead, EncoderSpec
 from vesica.privacy import Release
-from vesica.protocol.journal import sync
+from vesica.protocol.files import replacing, write_atomically
 from vesica.protocol.message import Wire
 
 T = TypeVar("T")
@@ -45,6 +44,11 @@ class PartyModel:
     release: Release | None = None  # what is done to its representations before they leave
 
     def save(self, folder: Path) -> None:
+        """Write model.safetensors and model.json, which is for this party alone: it holds values of its table.
+
+        With `scale = "quantile"` these are up to 256 values of each numeric column, and all of them where there are
+        no more; with any scale the median of a column, and the categories that occur twice.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         about = {
             "name": self.name,
@@ -55,8 +59,8 @@ class PartyModel:
             "wire": self.wire,
             "release": None if self.release is None else asdict(self.release),
         }
-        save_file(self._tensors(), folder / "model.safetensors")
-        sync(folder / "model.safetensors")
+        with replacing(folder / "model.safetensors") as partial:
+            save_file(self._tensors(), partial)
         write_atomically(folder / "model.json", json.dumps(about, indent=1))
 
     def _tensors(self) -> dict[str, Tensor]:

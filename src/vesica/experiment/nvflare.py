@@ -22,7 +22,7 @@ from vesica.engines.nvflare.patience import LIVENESS
 from vesica.engines.nvflare.peer import Tell
 from vesica.engines.nvflare.run_file import keep_waiting, recall_waiting
 from vesica.engines.post.keys import check_name
-from vesica.errors import InputError, PartyError, VesicaError, nearest
+from vesica.errors import InputError, PartyError, VesicaError, nearest, refused_by_system
 from vesica.experiment.folder import RunFolder
 from vesica.experiment.member import Member, Plan
 from vesica.experiment.post import read_common
@@ -210,10 +210,11 @@ def opened(line: Line, mailbox: Mailbox) -> Iterator[None]:
     try:
         yield
         state = State.FINISHED
-    except (VesicaError, OSError):
+    except VesicaError:
         raise
     except Exception as error:
-        raise PartyError(f"failed with {type(error).__name__}: {error}") from error
+        failure = refused_by_system(error) or PartyError(f"failed with {type(error).__name__}: {error}")
+        raise failure from error
     finally:
         mailbox.close(state)
         line.open(mailbox.answer)  # there is nothing to leave any more

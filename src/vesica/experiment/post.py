@@ -15,7 +15,7 @@ from vesica.engines.post.desk import Desk
 from vesica.engines.post.envelope import Mark
 from vesica.engines.post.folder import DeskFolder
 from vesica.engines.post.keys import Card
-from vesica.errors import InputError, PartyError, VesicaError
+from vesica.errors import PartyError, VesicaError, refused_by_system
 from vesica.experiment.checks import check_wait
 from vesica.experiment.member import Member, Plan
 from vesica.experiment.result import Result
@@ -67,11 +67,10 @@ class Correspondence:
             result = self.member.take_part(self.desk, engine="post")
         except VesicaError:
             raise
-        except OSError as error:
-            where = error.filename or self.member.out
-            raise InputError(f"{where} cannot be used ({error.strerror}): mend that, then the same command") from error
         except Exception as error:
-            raise PartyError(f"failed with {type(error).__name__}: {error}") from error
+            where = None if getattr(error, "filename", None) else self.member.out
+            failure = refused_by_system(error, where)
+            raise failure or PartyError(f"failed with {type(error).__name__}: {error}") from error
         self.desk.clear()
         return result
 

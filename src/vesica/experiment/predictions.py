@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from vesica.data.table import Array
-from vesica.errors import InputError
 from vesica.protocol import Ledger
+from vesica.protocol.files import replacing
 
 
 @dataclass(frozen=True)
@@ -25,18 +25,14 @@ class Predictions:
     without: tuple[str, ...] = ()  # the parties that were not asked, whose parts the model filled in
 
     def write(self, path: Path) -> None:
-        """As CSV: id, prediction, a probability a class."""
+        """As CSV: id, prediction, a probability a class; only the file's owner can read it."""
         import polars
 
         columns: dict[str, Any] = {"id": self.ids.astype(str), "prediction": self.values}
         if self.probabilities is not None:
             columns |= {f"probability_{name}": self.probabilities[:, i] for i, name in enumerate(self.classes)}
-        try:
-            polars.DataFrame(columns).write_csv(path)
-        except OSError as error:
-            raise InputError(
-                f"the predictions cannot be written to {path} ({error.strerror}): give another file"
-            ) from error
+        with replacing(path) as partial, partial.open("wb") as file:  # polars writes to no path that is not UTF-8
+            polars.DataFrame(columns).write_csv(file)
 
 
 def named(

@@ -26,9 +26,10 @@ from vesica.data.scenario import SCENARIOS, make_federation
 from vesica.errors import InputError, nearest
 from vesica.experiment.audit import KNOWN, Shadows, audit, by_shadows
 from vesica.experiment.fit import fit
-from vesica.experiment.folder import read_json, write_atomically
+from vesica.experiment.folder import read_json
 from vesica.experiment.result import Result
 from vesica.methods import Method, config_of, name_of
+from vesica.protocol.files import write_atomically
 from vesica.protocol.link import Progress, silently
 from vesica.protocol.message import Wire
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vesica.errors import RunFolderError
+from vesica.protocol.files import sync, writing_to
 
 # Direction, peer, sequence, payload, length, checksum of the frame, checksum of all these.
 _RECORD = struct.Struct("<BIQQQII")
@@ -405,28 +406,6 @@ def _parse(data: memoryview, at: int, layout: struct.Struct) -> tuple[int, int, 
 def _is_old(data: memoryview) -> bool:
     """Whether a segment begins with a whole record of the earlier layout."""
     return data[: len(_MAGIC)] != _MAGIC and _parse(data, 0, _OLD_RECORD) is not None
-
-
-@contextmanager
-def writing_to(path: Path) -> Iterator[None]:
-    """Make one sentence of a disk that is full or fails."""
-    try:
-        yield
-    except OSError as error:
-        raise unwritable(path, error.strerror or str(error)) from error
-
-
-def unwritable(path: Path, reason: str) -> RunFolderError:
-    return RunFolderError(f"{path} cannot be written ({reason}): make room there, then give the same command again")
-
-
-def sync(path: Path) -> None:
-    """Have a file, or a directory's names, reach the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def check_each_other(journals: Mapping[str, Journal], pairs: Sequence[tuple[str, str]]) -> None:

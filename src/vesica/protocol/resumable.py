@@ -25,7 +25,7 @@ from vesica.data.text_files import parse_json
 from vesica.errors import RunFolderError
 from vesica.learning.draws import random_state, set_random_state
 from vesica.learning.resume import Stateful
-from vesica.protocol.journal import sync, unwritable, writing_to
+from vesica.protocol.files import replacing, sync, writing_to
 from vesica.protocol.ledger import Entry
 from vesica.protocol.link import Conversation, Link
 
@@ -60,19 +60,12 @@ def unpack(value: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def save_atomically(path: Path, state: Any) -> None:
-    """Write a state so that a kill leaves the old file or the new one, never half of it."""
+    """Write a state as a file that is never half written."""
     tensors: dict[str, Tensor] = {}
     text = json.dumps(pack(state, tensors))
     metadata = {"state": text, "checksum": str(_checksum(text, tensors))}
-    partial = path.with_suffix(".partial")
-    with writing_to(path):
-        try:
-            save_file(tensors, partial, metadata)
-        except SafetensorError as error:  # what it makes of a full disk
-            raise unwritable(path, str(error)) from error
-        sync(partial)
-        partial.replace(path)
-        sync(path.parent)
+    with replacing(path) as partial:
+        save_file(tensors, partial, metadata)
 
 
 def load(path: Path) -> Any:

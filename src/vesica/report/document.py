@@ -1,11 +1,10 @@
 """What every page has around its content: colours of light and dark, no script, nothing from outside."""
 
-import os
-from contextlib import suppress
 from html import escape
 from pathlib import Path
 
 from vesica.errors import InputError
+from vesica.protocol.files import write_atomically
 
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:"  # the browser itself refuses anything from outside
@@ -86,12 +85,8 @@ def document(title: str, introduction: str, content: str, *, style: str = "") ->
 
 def write_page(path: Path, page: str) -> None:
     """A reader never sees half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(page, encoding="utf-8", newline="\n")
-        os.replace(temporary, path)
     except OSError as error:
-        with suppress(OSError):  # where it could not even be begun
-            temporary.unlink()
         raise InputError(f"the report cannot be written to {path} ({error.strerror}); give another file") from error
+    write_atomically(path, page)

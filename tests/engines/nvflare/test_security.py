@@ -166,6 +166,17 @@ def test_prepared_folders_are_not_written_over(tmp_path: Path) -> None:
         prepare(path, path / "parties", address="localhost", port=8002)
 
 
+def test_logs_cannot_fill_the_disk(tmp_path: Path) -> None:
+    """A guest can have as many lines written as it likes: one for each message that is refused."""
+    path = write_tables(tmp_path, ["shop"])
+    prepare(path, tmp_path / "parties", address="localhost", port=8002)
+    for name in ("bank", "shop"):
+        log = json.loads((tmp_path / "parties" / name / "local" / "log_config.json").read_text())
+        handlers = log["handlers"].values()
+        assert {handler["class"] for handler in handlers} == {"logging.handlers.RotatingFileHandler"}
+        assert sum(handler["maxBytes"] * (1 + handler["backupCount"]) for handler in handlers) <= 128 * 2**20
+
+
 def test_a_folder_that_was_not_prepared_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in (tmp_path, tmp_path / "file"):

@@ -81,7 +81,7 @@ def arm(moments: Moments) -> None:
     """After a record is before the file of a message that is sent."""
     journal.Journal._append = dying(journal.Journal._append, "after-record", moments, before=False)
     Path.replace = dying(Path.replace, "half-file", moments, before=True, suffix=".post.partial")
-    desk.write_whole = dying(desk.write_whole, "after-file", moments, before=False)
+    desk.write_atomically = dying(desk.write_atomically, "after-file", moments, before=False)
     for optimiser in (torch.optim.Adam, torch.optim.SGD):
         optimiser.step = dying(optimiser.step, "inside-training", moments, before=True)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +13,10 @@ import pytest
 
 from engines.post.desks import make_desks, mark_of
 from vesica.engines.post.envelope import (
+    DIGEST,
     LENGTH,
     MAGIC,
-    MAX_FILE,
+    MAX_BODY,
     PREFIX,
     SIGNATURE,
     TAG,
@@ -84,7 +87,7 @@ def test_what_was_sealed_is_opened(scene: Scene) -> None:
     inbox = scene.inbox()
     inbox.look()
     (letter,) = inbox.letters("shop", 3)
-    assert replace(letter.header, key="") == scene.header
+    assert replace(letter.header, key="", size=0) == scene.header
     assert bytes(inbox.open(letter)) == SECRET
 
 
@@ -101,13 +104,28 @@ def test_who_guesses_the_settings_cannot_tell_that_the_guess_is_right(scene: Sce
 
 
 def test_the_layout_is_the_documented_one(scene: Scene) -> None:
-    assert scene.good.startswith(b"vesica post 1\n")
+    assert scene.good.startswith(b"vesica post 2\n")
     (length,) = LENGTH.unpack(scene.good[len(MAGIC) : PREFIX])
     header = json.loads(scene.good[PREFIX : PREFIX + length])
     assert header.keys() == {
-        *("run", "federation", "method", "cards", "session", "sender", "receiver", "number", "held", "fresh", "key"),
+        *(
+            "run",
+            "federation",
+            "method",
+            "cards",
+            "session",
+            "sender",
+            "receiver",
+            "number",
+            "held",
+            "fresh",
+            "key",
+            "size",
+        ),
     }
-    assert len(scene.good) == PREFIX + length + len(SECRET) + TAG + SIGNATURE
+    body = PREFIX + length + DIGEST + SIGNATURE
+    assert header["size"] == len(SECRET) + TAG == len(scene.good) - body
+    assert scene.good[PREFIX + length :][:DIGEST] == hashlib.sha256(scene.good[body:]).digest()
 
 
 def test_the_message_is_not_in_the_file_and_no_two_files_are_alike(scene: Scene) -> None:
@@ -139,8 +157,9 @@ def mutate(scene: Scene, random: np.random.Generator, others: list[bytes]) -> by
         case 5:  # a part is taken whole: header, body or signature
             other = others[random.integers(len(others))]
             (length,) = LENGTH.unpack(data[len(MAGIC) : PREFIX])
-            edges = [0, PREFIX + int(length), len(data) - SIGNATURE, len(data)]
-            part = random.integers(3)
+            end = PREFIX + int(length)
+            edges = [0, end, end + DIGEST, end + DIGEST + SIGNATURE, len(data)]
+            part = random.integers(4)
             data[edges[part] : edges[part + 1]] = other[edges[part] : edges[part + 1]]
     return bytes(data)
 
@@ -238,7 +257,21 @@ def test_any_name_will_do_but_that_of_another_message(scene: Scene) -> None:
 
 def test_what_is_cut_short_says_so(scene: Scene) -> None:
     assert "is cut short after 300 bytes" in scene.refusal(scene.good[:300])
-    assert "or was changed or cut short on its way" in scene.refusal(scene.good[:-1])
+    assert f"is cut short after {len(scene.good) - 1} bytes" in scene.refusal(scene.good[:-1])
+
+
+def test_what_was_changed_says_so(scene: Scene) -> None:
+    assert "is of 'shop' and was changed on its way" in scene.refusal(scene.good[:-1] + b"?")
+    assert "is damaged: the sizes in it cannot be" in scene.refusal(scene.good + b"?")
+    assert "is not signed by 'shop', or was changed on" in scene.refusal(scene.good.replace(b'"held": 2', b'"held": 3'))
+
+
+def test_a_message_of_the_first_version_is_refused_and_it_says_why(scene: Scene) -> None:
+    said = scene.refusal(b"vesica post 1\n" + scene.good[len(MAGIC) :])
+    assert said.endswith(
+        "is a message in another version of the format: use the same version of Vesica at all parties and have it sent "
+        "again, or remove it"
+    )
 
 
 def test_a_stranger_is_told_nothing_but_that(scene: Scene) -> None:
@@ -251,14 +284,85 @@ def test_sizes_are_checked_before_anything_is_read(scene: Scene, monkeypatch: py
         Envelope.read(path)
     with path.open("wb") as file:
         file.write(scene.good)
-        file.truncate(MAX_FILE + 1)  # sparse: takes no room, and must not be read
+        file.truncate(2**40)  # sparse: takes no room, and must not be read
     with pytest.raises(PostError, match="the sizes in it cannot be"):
         Envelope.read(path)
 
 
+def test_a_large_file_that_nobody_signed_takes_no_memory(scene: Scene) -> None:
+    """Its header is right, and of the sender's own making but for the size: a stranger saw one on its way."""
+    size = 2**25
+    start = replace(scene.header, key="ab" * 32, size=size).to_bytes()
+    path = scene.put(start)
+    with path.open("r+b") as file:
+        file.truncate(len(start) + DIGEST + SIGNATURE + size)
+    inbox = scene.inbox()
+    tracemalloc.start()
+    try:
+        inbox.look()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "is not signed by 'shop'" in inbox.refused()[0]
+    assert peak < 2**20
+
+
+def test_a_large_message_is_checked_piece_by_piece(scene: Scene) -> None:
+    scene.put(scene.seal(scene.header, content=bytes(2**25)))
+    inbox = scene.inbox()
+    tracemalloc.start()
+    try:
+        inbox.look()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(list(inbox.letters())) == 1
+    assert peak < 2**23
+
+
+def test_a_full_inbox_keeps_no_message_from_being_found(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vesica.engines.post.inbox.MOST_OTHERS", 3)
+    for number in range(5):
+        (scene.bank.inbox / f"0-junk-{number}").write_text("no message")
+    scene.put(scene.good)
+    inbox = scene.inbox()
+    inbox.look()
+    assert len(list(inbox.letters())) == 1
+    *junk, more = inbox.refused()
+    assert len(junk) == 3
+    assert more == (
+        f"{scene.bank.inbox} has 5 files that are not called as messages of the run 'first', and only 3 of them were "
+        "looked into: remove what no run needs"
+    )
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.put(scene.good)
+    (scene.bank.inbox / "locked").touch()
+    read = Envelope.read
+
+    def refuse(path: Path) -> Envelope:
+        if path.name == "locked":
+            raise PermissionError(13, "Permission denied")
+        return read(path)
+
+    monkeypatch.setattr(Envelope, "read", refuse)
+    inbox = scene.inbox()
+    inbox.look()
+    assert len(list(inbox.letters())) == 1
+    assert inbox.refused() == [
+        f"{scene.bank.inbox / 'locked'} cannot be read (Permission denied): mend that, or remove it"
+    ]
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("number", -1), ("number", True), ("held", 2**60), ("sender", "../x"), ("session", "ab"), ("key", 7), ("more", 1)],
+    [
+        *[("number", -1), ("number", True), ("held", 2**60), ("size", TAG - 1), ("size", MAX_BODY + 1)],
+        *[("sender", "../x"), ("session", "ab"), ("key", 7), ("more", 1)],
+    ],
 )
 def test_a_header_that_is_not_what_it_should_be_is_refused(field: str, value: object, scene: Scene) -> None:
     (length,) = LENGTH.unpack(scene.good[len(MAGIC) : PREFIX])
@@ -269,10 +373,9 @@ def test_a_header_that_is_not_what_it_should_be_is_refused(field: str, value: ob
 
 def test_a_zero_key_is_refused(scene: Scene) -> None:
     """X25519 with a point of small order gives zeros, which everybody knows."""
-    text = replace(scene.header, key="00" * 32).to_bytes()
-    signed = text + bytes(40)
-    data = signed + scene.shop.identity().signing.sign(signed)
-    scene.put(data)
+    body = bytes(40)
+    signed = replace(scene.header, key="00" * 32, size=40).to_bytes() + hashlib.sha256(body).digest()
+    scene.put(signed + scene.shop.identity().signing.sign(signed) + body)
     inbox = scene.inbox()
     inbox.look()
     (letter,) = inbox.letters()
@@ -304,9 +407,10 @@ def test_one_guest_cannot_pass_anothers_body_off_as_its_own(tmp_path: Path) -> N
     (length,) = LENGTH.unpack(good[len(MAGIC) : PREFIX])
     key = json.loads(good[PREFIX : PREFIX + length])["key"]
     theirs = mark.between(folders["camera"].identity(), bank.card)
-    start = replace(header, mark=theirs, sender="camera", key=key).to_bytes()
-    signed = start + good[PREFIX + length : -SIGNATURE]
-    (folders["bank"].inbox / "x").write_bytes(signed + folders["camera"].identity().signing.sign(signed))
+    body = good[PREFIX + length + DIGEST + SIGNATURE :]
+    start = replace(header, mark=theirs, sender="camera", key=key, size=len(body)).to_bytes()
+    signed = start + hashlib.sha256(body).digest()
+    (folders["bank"].inbox / "x").write_bytes(signed + folders["camera"].identity().signing.sign(signed) + body)
     inbox = Inbox(folders["bank"], mark, bank, senders=folders["bank"].cards(["shop", "camera"]))
     inbox.look()
     (letter,) = inbox.letters()

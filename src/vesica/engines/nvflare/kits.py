@@ -26,6 +26,8 @@ _COMMUNICATION = {
     "streaming_window_size": 2**24,
     "streaming_ack_interval": 2**22,
 }
+# Every message of a guest that is refused is a line in a log: four logs of at most 30 MiB each.
+_ROTATION = {"class": "logging.handlers.RotatingFileHandler", "maxBytes": 10 * 2**20, "backupCount": 2}
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,8 @@ def _finish(made: Path, kit: Kit) -> Kit:
         path.unlink()
     log = json.loads((made / "local" / "log_config.json.default").read_text())
     log["handlers"].pop("consoleHandler")
+    for handler in log["handlers"].values():
+        handler.update(_ROTATION)
     for logger in log["loggers"].values():
         logger["handlers"] = [name for name in logger["handlers"] if name != "consoleHandler"]
     _write(made / "local" / "log_config.json", log)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vesica.engines.nvflare.note import NO_RUN
 from vesica.errors import RunFolderError
-from vesica.protocol.journal import sync
+from vesica.protocol.files import write_atomically
 
 _NAME = "nvflare-run"
 _ENDED = "nvflare-ended"
@@ -24,7 +24,7 @@ def recall_run(folder: Path) -> bytes:
 
 def keep_run(folder: Path, run: bytes) -> None:
     """Before any frame of the run is sent."""
-    _write(folder / _NAME, run)
+    write_atomically(folder / _NAME, run)
 
 
 def recall_ended(folder: Path) -> set[str]:
@@ -34,7 +34,7 @@ def recall_ended(folder: Path) -> set[str]:
 
 def keep_ended(folder: Path, guests: Collection[str]) -> None:
     """Guests that have left: a host that was killed does not wait for them again."""
-    _write(folder / _ENDED, " ".join(sorted(guests)).encode())
+    write_atomically(folder / _ENDED, " ".join(sorted(guests)).encode())
 
 
 def recall_waiting(folder: Path) -> tuple[bytes, set[str]]:
@@ -46,14 +46,6 @@ def recall_waiting(folder: Path) -> tuple[bytes, set[str]]:
 
 def keep_waiting(folder: Path, run: bytes, guests: Collection[str]) -> None:
     if guests:
-        _write(folder / _WAITING, " ".join([run.hex(), *sorted(guests)]).encode())
+        write_atomically(folder / _WAITING, " ".join([run.hex(), *sorted(guests)]).encode())
     else:
         (folder / _WAITING).unlink(missing_ok=True)
-
-
-def _write(path: Path, content: bytes) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(content)
-    sync(partial)
-    partial.replace(path)
-    sync(path.parent)

@@ -13,8 +13,9 @@ from vesica.engines.post.envelope import Envelope, Header, Mark, PostError, file
 from vesica.engines.post.folder import DeskFolder
 from vesica.engines.post.inbox import Inbox, Letter
 from vesica.engines.post.keys import Card
-from vesica.engines.post.notes import EVERYONE, Notes, write_whole
+from vesica.engines.post.notes import EVERYONE, Notes
 from vesica.errors import LateError, RunFolderError, VesicaError
+from vesica.protocol.files import write_atomically
 from vesica.protocol.journal import Journal
 
 
@@ -187,7 +188,7 @@ class Desk:
         header = Header(mark, self._session, self._me.name, receiver, number, held, fresh)
         self._folder.outbox(receiver).mkdir(mode=0o700, parents=True, exist_ok=True)
         sealed = seal(frame, header, sender=self._me, receiver=self._peers[receiver])
-        write_whole(self._folder.outbox(receiver) / header.file_name, sealed)
+        write_atomically(self._folder.outbox(receiver) / header.file_name, sealed)
 
     def _is_posted(self, receiver: str, number: int) -> bool:
         path = self._folder.outbox(receiver) / file_name(self._mark.run, self._me.name, receiver, number)

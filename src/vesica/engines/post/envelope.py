@@ -1,13 +1,17 @@
 """One message as one file: what it is about in the clear, the message encrypted, all of it signed.
 
-    "vesica post 1\n"                         14 bytes
+    "vesica post 2\n"                         14 bytes
     the header's length                        4 bytes, little-endian
-    the header: JSON, in UTF-8                 who to whom, which run, which number
-    the body                                   the message, ChaCha20-Poly1305, its tag of 16 bytes last
+    the header: JSON, in UTF-8                 who to whom, which run, which number, the body's size
+    the body's digest                          32 bytes, SHA-256
     the signature                              64 bytes, Ed25519 by the sender, of everything before it
+    the body                                   the message, ChaCha20-Poly1305, its tag of 16 bytes last
+
+What the sender signed comes first, so that a few thousand bytes tell whether a file is worth reading. The body is
+checked piece by piece.
 
 The key of the body is HKDF-SHA256 of X25519 between the one-time key of the header ("key") and the receiver's. It
-encrypts this one body, so its nonce is zero. What stands before the body is its associated data.
+encrypts this one body, so its nonce is zero. What stands before the digest is its associated data.
 """
 
 from __future__ import annotations
@@ -30,13 +34,16 @@ from vesica.protocol.message import MAX_FRAME
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-MAGIC = b"vesica post 1\n"
+FAMILY = b"vesica post "
+MAGIC = FAMILY + b"2\n"
 LENGTH = struct.Struct("<I")
 PREFIX = len(MAGIC) + LENGTH.size
-TAG, SIGNATURE = 16, 64
+TAG, DIGEST, SIGNATURE = 16, 32, 64
 MAX_HEADER = 4096
-MAX_FILE = PREFIX + MAX_HEADER + MAX_FRAME + TAG + SIGNATURE
+MAX_BODY = MAX_FRAME + TAG
+PIECE = 2**20
 COUNTS = range(2**53)
+SIZES = range(TAG, MAX_BODY + 1)
 NONCE = bytes(12)
 FRESH = re.compile(rf"(?:{KEY.pattern})?")
 FILE_NAME = re.compile(rf"(?:{NAME.pattern}\.){{3}}[0-9]{{6,16}}\.post")
@@ -97,6 +104,7 @@ class Header:
     held: int  # so many messages of the receiver the sender has for good
     fresh: str  # drawn by the guest of the two; in the host's messages "" until it has heard it
     key: str = ""  # a public key that is used once
+    size: int = 0  # of the body
 
     @property
     def file_name(self) -> str:
@@ -110,43 +118,65 @@ class Header:
 
 @dataclass(frozen=True)
 class Envelope:
-    """A file that was read; until it is checked, whoever it says that it is from may not have signed it."""
+    """A file without its body; until it is checked, whoever it says that it is from may not have signed it."""
 
     path: Path
     header: Header
-    data: memoryview
-    body: int  # where that begins
+    start: bytes  # all before the digest
+    digest: bytes  # of the body
+    signature: bytes
 
     @classmethod
     def read(cls, path: Path) -> Envelope:
-        """Sizes are checked before anything is read, and names and numbers before they are used."""
-        size = path.stat().st_size
+        """Read the first few thousand bytes alone; sizes, names and numbers are checked before they are used."""
+        found = path.stat().st_size
         with path.open("rb") as file:
             start = file.read(PREFIX)
+            if start.startswith(FAMILY) and not start.startswith(MAGIC):
+                raise PostError(
+                    f"{path} is a message in another version of the format: use the same version of Vesica at all "
+                    "parties and have it sent again, or remove it"
+                )
             if not start.startswith(MAGIC):
                 _refuse(path, "no message of this version of Vesica")
             length = LENGTH.unpack(start[len(MAGIC) :])[0] if len(start) == PREFIX else 0
-            if not 0 < length <= MAX_HEADER or size > MAX_FILE:
+            if not 0 < length <= MAX_HEADER:
                 _refuse(path, "damaged: the sizes in it cannot be")
-            body = PREFIX + length
-            if size < body + TAG + SIGNATURE:
-                _refuse(path, f"cut short after {size:,} bytes")
-            data = start + file.read(size - PREFIX)
-        header = _parse(path, data[PREFIX:body])
+            if found < PREFIX + length + DIGEST + SIGNATURE:
+                _refuse(path, f"cut short after {found:,} bytes")
+            start += file.read(length)
+            digest, signature = file.read(DIGEST), file.read(SIGNATURE)
+        header = _parse(path, start[PREFIX:])
         if named(path) not in (None, header.file_name):
             _refuse(path, f"{header.file_name} under another one's name")
-        return cls(path, header, memoryview(data), body)
+        envelope = cls(path, header, start, digest, signature)
+        if found < envelope.body + header.size:
+            _refuse(path, f"cut short after {found:,} bytes")
+        if found > envelope.body + header.size:
+            _refuse(path, "damaged: the sizes in it cannot be")
+        return envelope
+
+    @property
+    def body(self) -> int:
+        """Where it begins."""
+        return len(self.start) + DIGEST + SIGNATURE
 
     def check(self, sender: Card) -> None:
-        """Refuse what was not signed by the sender, as a whole."""
+        """Refuse what was not signed by the sender, as a whole; the body is read only if the rest was."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
         try:
-            key = Ed25519PublicKey.from_public_bytes(sender.signs)
-            key.verify(bytes(self.data[-SIGNATURE:]), bytes(self.data[:-SIGNATURE]))
+            Ed25519PublicKey.from_public_bytes(sender.signs).verify(self.signature, self.start + self.digest)
         except InvalidSignature:
-            _refuse(self.path, f"not signed by '{sender.name}', or was changed or cut short on its way")
+            _refuse(self.path, f"not signed by '{sender.name}', or was changed on its way")
+        digest = hashlib.sha256()
+        with self.path.open("rb") as file:
+            file.seek(self.body)
+            while piece := file.read(PIECE):
+                digest.update(piece)
+        if digest.digest() != self.digest:
+            _refuse(self.path, f"of '{sender.name}' and was changed on its way")
 
     def open(self, me: Identity) -> memoryview:
         """The message in it, for the one it was encrypted to."""
@@ -157,12 +187,16 @@ class Envelope:
         try:
             shared = me.opening.exchange(X25519PublicKey.from_public_bytes(once))
             cipher = _cipher(shared, once, me.card.opens)
-            body = self.data[self.body : -SIGNATURE]
-            return memoryview(bytearray(cipher.decrypt(NONCE, bytes(body), bytes(self.data[: self.body]))))
+            return memoryview(bytearray(cipher.decrypt(NONCE, self._read_body(), self.start)))
         except (InvalidTag, ValueError):  # which says no more than that
             _refuse(
                 self.path, f"of '{self.header.sender}' and not encrypted to the card of '{me.name}' that is used here"
             )
+
+    def _read_body(self) -> bytes:
+        with self.path.open("rb") as file:
+            file.seek(self.body)
+            return file.read(self.header.size)
 
 
 def seal(frame: memoryview, header: Header, *, sender: Identity, receiver: Card) -> bytes:
@@ -171,10 +205,11 @@ def seal(frame: memoryview, header: Header, *, sender: Identity, receiver: Card)
 
     secret = X25519PrivateKey.generate()
     once = secret.public_key().public_bytes_raw()
-    start = replace(header, key=once.hex()).to_bytes()
+    start = replace(header, key=once.hex(), size=len(frame) + TAG).to_bytes()
     cipher = _cipher(secret.exchange(X25519PublicKey.from_public_bytes(receiver.opens)), once, receiver.opens)
-    signed = start + cipher.encrypt(NONCE, bytes(frame), start)
-    return signed + sender.signing.sign(signed)
+    body = cipher.encrypt(NONCE, bytes(frame), start)
+    signed = start + hashlib.sha256(body).digest()
+    return b"".join((signed, sender.signing.sign(signed), body))
 
 
 def file_name(run: str, sender: str, receiver: str, number: int) -> str:
@@ -206,13 +241,13 @@ def _parse(path: Path, text: bytes) -> Header:
         said = None
     texts = {"run": NAME, "federation": KEY, "method": KEY, "cards": KEY, "session": KEY, "key": KEY}
     texts |= {"sender": NAME, "receiver": NAME, "fresh": FRESH}
-    if not isinstance(said, dict) or said.keys() != texts.keys() | {"number", "held"}:
+    if not isinstance(said, dict) or said.keys() != texts.keys() | {"number", "held", "size"}:
         _refuse(path, "damaged: its header cannot be read")
     for name, pattern in texts.items():
         if not isinstance(said[name], str) or not pattern.fullmatch(said[name]):
             _refuse(path, f"damaged: its {name} is {short(said[name])}")
-    for name in ("number", "held"):
-        if type(said[name]) is not int or said[name] not in COUNTS:
+    for name, counts in {"number": COUNTS, "held": COUNTS, "size": SIZES}.items():
+        if type(said[name]) is not int or said[name] not in counts:
             _refuse(path, f"damaged: its {name} is {short(said[name])}")
     mark = Mark(**{name: said.pop(name) for name in ("run", "federation", "method", "cards")})
     return Header(mark, **said)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from vesica.engines.post.envelope import file_name, named
 from vesica.engines.post.keys import Card, Identity, check_name
-from vesica.engines.post.notes import Notes, write_whole
+from vesica.engines.post.notes import Notes
 from vesica.errors import InputError
+from vesica.protocol.files import write_atomically
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class DeskFolder:
             identity = Identity.create(self.identity_file, name)
             for folder in ("inbox", "outbox", "partners", "runs"):
                 (self.path / folder).mkdir(mode=0o700, exist_ok=True)
-            write_whole(self.card(name), identity.card.to_text().encode())
+            write_atomically(self.card(name), identity.card.to_text())
         except OSError as error:
             raise InputError(f"{self.path} cannot be made ({error.strerror}): give another desk") from error
         return identity
@@ -63,7 +64,7 @@ class DeskFolder:
                 f"{path} is another card of '{card.name}' than the one trusted here ({known.fingerprint}): if it is "
                 f"right, remove {self._partner(card.name)} first"
             )
-        write_whole(self._partner(card.name), card.to_text().encode())
+        write_atomically(self._partner(card.name), card.to_text())
         return card
 
     def partners(self) -> list[Card]:

@@ -10,6 +10,8 @@ from vesica.engines.post.envelope import Envelope, Header, Mark, PostError, name
 from vesica.engines.post.folder import DeskFolder
 from vesica.engines.post.keys import Card, Identity
 
+MOST_OTHERS = 1000  # files that have no name of this run's messages: so many are looked into
+
 
 class Letter(NamedTuple):
     """A file of this run, for this party, signed by who it says it is from; not yet opened."""
@@ -24,17 +26,26 @@ class _Refused(NamedTuple):
 
 
 class Inbox:
-    """Knows a message by what its sender signed. Files of other runs are left alone."""
+    """Knows a message by what its sender signed. Files of other runs are left alone.
+
+    Strangers may fill an inbox: of a file that no sender has signed only the first few thousand bytes are read.
+    """
 
     def __init__(self, folder: DeskFolder, mark: Mark, me: Identity, *, senders: Mapping[str, Card]) -> None:
         self._folder, self._mark, self._me, self._senders = folder, mark, me, senders
         self._letters: dict[Path, Letter] = {}
         self._seen: dict[Path, tuple[int, ...]] = {}
         self._refused: dict[Path, _Refused] = {}
+        self._others = 0
 
     def look(self) -> None:
-        """Read what is new since the last time."""
-        for path in self._folder.arrived():
+        """Read what is new since the last time, first what has the name of a message to this party in this run."""
+        arrived = self._folder.arrived()
+        expected = tuple(f"{self._mark.run}.{sender}.{self._me.name}." for sender in self._senders)
+        ours = [path for path in arrived if named(path) and path.name.startswith(expected)]
+        others = sorted(set(arrived) - set(ours))
+        self._others = len(others)
+        for path in ours + others[:MOST_OTHERS]:
             try:
                 found = path.stat()
             except FileNotFoundError:  # somebody has just taken it away
@@ -64,7 +75,13 @@ class Inbox:
 
     def refused(self) -> list[str]:
         """A sentence for each file that is of no run here."""
-        return [str(fault) for _, fault in self._refused.values()]
+        said = [str(fault) for _, fault in self._refused.values()]
+        if self._others > MOST_OTHERS:
+            said.append(
+                f"{self._folder.inbox} has {self._others:,} files that are not called as messages of the run "
+                f"'{self._mark.run}', and only {MOST_OTHERS:,} of them were looked into: remove what no run needs"
+            )
+        return said
 
     def fault_of(self, wanted: str) -> PostError | None:
         """What is wrong with a file that was refused and may be the one that is wanted."""
@@ -82,6 +99,9 @@ class Inbox:
                 self._letters[path] = Letter(path, envelope.header)
         except PostError as fault:
             self._refused[path] = _Refused(claims, fault)
+        except OSError as error:
+            said = f"{path} cannot be read ({error.strerror}): mend that, or remove it"
+            self._refused[path] = _Refused(claims, PostError(said))
 
     def _check(self, envelope: Envelope) -> None:
         """Of this very run, for this party, and signed by one who may send to it."""

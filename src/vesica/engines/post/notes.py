@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from vesica.data.text_files import parse_json
 from vesica.engines.post.keys import KEY
 from vesica.errors import RunFolderError
-from vesica.protocol.journal import sync
+from vesica.protocol.files import write_atomically
 
 EVERYONE = "everyone"
 _SESSION, _FRESH, _ASKED = "session", "fresh", "asked.json"
@@ -69,15 +68,4 @@ class Notes:
         if self._folder is None:
             self._kept[name] = text
         else:
-            write_whole(self._folder / name, text.encode())
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """A kill leaves the file or none; while it is written it has a name that `*` does not match."""
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    sync(path.parent)
+            write_atomically(self._folder / name, text)

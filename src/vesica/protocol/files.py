@@ -1,0 +1,64 @@
+"""Write a file as a whole: a reader, a kill and a full disk leave the old file or the new one, never half of it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vesica.errors import refused_by_system
+
+
+def sync(path: Path) -> None:
+    """Have a file, or the names in a directory, reach the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def writing_to(path: Path) -> Iterator[None]:
+    """Raise InputError, in one sentence, where the system refuses to write, as when the disk is full."""
+    try:
+        yield
+    except Exception as error:
+        refusal = refused_by_system(error, path)
+        if refusal is None:
+            raise
+        raise refusal from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield an empty file beside `path`, which takes its place when the block ends well and is removed otherwise.
+
+    Only its owner can read it. Raise InputError where the system refuses, as when the disk is full.
+    """
+    if path.exists() and not path.is_file():  # a device or a pipe, such as /dev/stdout, is written to directly
+        with writing_to(path):
+            yield path
+        return
+    with writing_to(path):
+        target = path.resolve()  # a symbolic link stays one
+        handle, name = tempfile.mkstemp(prefix=".", suffix=f".{target.name[-40:]}.partial", dir=target.parent)
+        os.close(handle)
+        partial = Path(name)
+        try:
+            yield partial
+            sync(partial)
+            partial.replace(target)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        sync(target.parent)
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write text, as UTF-8, or bytes."""
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
+    with replacing(path) as partial:
+        partial.write_bytes(data)
