@@ -209,6 +209,9 @@ FILES = {
     "a TOML of more than a megabyte": Case(RUN, ("as TOML: it is larger than",), add("#" * 2**20)),
     "a TOML key of two lines": Case(RUN, (r"unknown key 'a\nb'",), add('"a\\nb" = 1')),
     "no such table": Case(RUN, ("there is no file bnak.csv",), toml("bank.csv", "bnak.csv")),
+    "a table with too long a name": Case(
+        RUN, (".csv cannot be read (File name too long)",), toml('"bank.csv"', f'"{LONG}.csv"')
+    ),
     "a table of no known kind": Case(RUN, ("bank.docx is not a table",), toml("bank.csv", "bank.docx")),
     "an empty CSV": Case(RUN, ("bank.csv is empty",), write("bank.csv", b"")),
     "a CSV without rows": Case(RUN, ("bank.csv", "no rows"), write("bank.csv", b"customer,default\n")),

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from vesica.alignment.normalisation import Column, Columns
 from vesica.data.columns import values_of
-from vesica.data.csv_files import MISSING, refuse_packed, require_utf8_name, unreadable
+from vesica.data.csv_files import MISSING, refuse_packed, unreadable
 from vesica.data.frames import without_marks
 from vesica.data.ids import require_id, text_of
 from vesica.data.npz_files import read_arrays
 from vesica.data.parquet_files import parquet_columns, parquet_frame
+from vesica.data.reading import check_file
 from vesica.data.table import Array
 from vesica.errors import InputError
 from vesica.protocol.files import replacing
@@ -26,9 +27,7 @@ def read_keys(path: Path, names: Sequence[str]) -> Columns:
     readers = {".csv": _read_csv, ".parquet": _read_parquet, ".npz": _read_npz}
     if path.suffix.lower() not in readers:
         raise InputError(f"{path} is not a table Vesica reads; give a .csv, .parquet or .npz file")
-    if not path.is_file():
-        raise InputError(f"there is no file {path}; correct the path")
-    require_utf8_name(path)
+    check_file(path)
     if len(set(names)) < len(names):
         raise InputError(f"the keys {', '.join(names)} of {path} name a column twice; name each once")
     return readers[path.suffix.lower()](path, names)

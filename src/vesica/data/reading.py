@@ -22,14 +22,23 @@ def read_table(path: Path, *, id: str | Key) -> Table:
     path = Path(path)
     if path.suffix.lower() not in readers:
         raise InputError(f"{path} is not a table Vesica reads; give a .csv, .parquet or .npz file")
-    if path.is_dir():
-        raise InputError(f"{path} is a directory; give the file in it")
-    if not path.exists():
-        raise InputError(f"there is no file {path}; correct the path")
-    require_utf8_name(path)
-    if path.stat().st_size == 0:
-        raise InputError(f"{path} is empty; give a file with a header and rows")
+    check_file(path)
     return readers[path.suffix.lower()](path, id=id)
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is no file with something in it, before a reader looks at it."""
+    require_utf8_name(path)
+    try:
+        if path.is_dir():
+            raise InputError(f"{path} is a directory; give the file in it")
+        if not path.exists():
+            raise InputError(f"there is no file {path}; correct the path")
+        if path.stat().st_size == 0:
+            raise InputError(f"{path} is empty; give a file with a header and rows")
+        path.open("rb").close()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); correct the path or its permissions") from error
 
 
 def table_from(source: Any, *, id: str) -> Table:
