@@ -14,10 +14,14 @@ from torch import Tensor
 from federations import quick, small_federation
 from overhearing import Frames, Pinned, messages, overhear
 from vesica.data import Federation, rows, split_rows
+from vesica.errors import VesicaError
 from vesica.experiment import fit
+from vesica.experiment.fit import validate_blindly
 from vesica.methods import METHODS, OneShot, label_release
 from vesica.privacy import Release
+from vesica.protocol.link import LARGEST
 from vesica.protocol.message import decode
+from vesica.protocol.party import Party
 
 ROWS = 200
 # More of a method than its cheapest run: early stopping, fewer labels first, the parts that only some settings have.
@@ -161,3 +165,62 @@ def test_with_gradient_epsilon_no_byte_depends_on_the_true_labels(classes: int) 
     sent = [message.tensor for message in messages(runs[0], "gradients")]
     assert torch.equal(torch.cat(sent, dim=1), shown)
     assert isinstance(method, OneShot)
+
+
+@pytest.mark.parametrize(
+    ("moment", "epsilon"),
+    [("last upload", "label_epsilon"), ("last upload", "gradient_epsilon"), ("scoring", "label_epsilon")],
+)
+@pytest.mark.parametrize("size", [1e15, 6e37])
+def test_a_guest_cannot_make_the_runs_end_depend_on_a_true_label(
+    size: float, moment: str, epsilon: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One-shot's last heads learn from the true labels: a guest that sends huge values may hope that they overflow.
+
+    One training row teaches the head, and the validation or test rows are as large as it takes. Whether the host goes
+    on, asks for the test rows, and ends well must be the same whatever that row's label is.
+    """
+    federation = truths(classes=2)[0]
+    split = split_rows(federation)
+    held_out = np.isin(split.labelled, validate_blindly(split, seed=federation.overlap.seed).validation)
+    row = int(np.flatnonzero(~held_out)[0])
+    other = federation.label.copy()
+    other[split.parties["bank"].aligned[split.labelled][row]] ^= 1
+    shown, represent = released(federation, known=False), Party.represent
+    gradients = torch.randn(80, 64, generator=torch.Generator().manual_seed(0))
+    monkeypatch.setattr(Release, "__call__", lambda self, rows: gradients.clone())
+
+    def run(truth: Federation) -> tuple[Frames, str]:
+        sent = 0
+
+        def hostile(self: Party, rows: Tensor) -> Tensor:
+            nonlocal sent
+            values = represent(self, rows)
+            sent += self.name == "shop1"
+            if self.name == "shop1" and sent == 2:
+                values = torch.zeros_like(values)
+                values[row] = 0.3
+                values[torch.from_numpy(held_out)] = size if moment == "last upload" else 0.0
+            if self.name == "shop1" and sent == 3 and moment == "scoring":
+                values = torch.full_like(values, size)
+            return values
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Party, "represent", hostile)
+            patch.setattr(label_release, "randomise", Pinned(shown))
+            frames = overhear(patch, everyone=True)
+            settings = {"label_epsilon": None, "gradient_epsilon": None, epsilon: 1.0}
+            epochs = 200 if size > LARGEST else 20  # what is refused is never learned from
+            long = {"guest_patience": 0, "guest_steps": 2, "host_epochs": epochs, "host_patience": 0}
+            try:
+                fit(method_of("one-shot", **settings, **long), truth)
+            except VesicaError as fault:
+                return frames, str(fault)
+        return frames, "done"
+
+    first, second = run(federation), run(replace(federation, label=other))
+    assert first == second
+    if size <= LARGEST:
+        assert first[1] == "done"
+    else:
+        assert "'representations' from 'shop1' has values beyond 1e+15" in first[1]

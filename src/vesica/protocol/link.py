@@ -21,6 +21,9 @@ from vesica.protocol.ledger import Ledger
 from vesica.protocol.message import Message, Scalar, Wire, decode, encode, payload_bytes
 
 ANOTHERS = -1  # in place of a position in a party's own table
+# The largest value of what must be finite. A sender of larger ones could make the receiver's outputs overflow or not,
+# as its secret weights are, and would see from the end of the run which of the two it was.
+LARGEST = 1e15
 
 
 class Transport(Protocol):
@@ -143,7 +146,7 @@ class Link:
         """Wait for the next message of the peer, which must be of this kind.
 
         With a `shape` it must hold one tensor of that shape and dtype; a dimension that is None may be any. What must
-        be `finite` holds neither NaN nor infinity.
+        be `finite` holds neither NaN nor infinity, nor a value beyond LARGEST.
         One that does not come `within` so many seconds is a LateError, and the peer is given up for this run.
         """
         talk = self._talk
@@ -160,15 +163,24 @@ class Link:
         if shape is not None and not fits(message.tensor, shape, dtype):
             got = form(message.tensor.shape, message.tensor.dtype)
             raise ProtocolError(f"'{kind}' from '{self.peer}' is {got}, expected {form(shape, dtype)}")
-        if finite and not all(tensor.isfinite().all() for tensor in message.tensors.values()):
-            raise ProtocolError(
-                f"'{kind}' from '{self.peer}' has values that are not finite: lower its learning rate or mend its data"
-            )
+        if finite:
+            for tensor in message.tensors.values():
+                self._check_values(kind, tensor)
         talk.ledger.record(self.peer, talk.party, kind, payload=payload_bytes(frame), wire=len(frame))
         self._note_rows(self.received, message.tensors, sent=False)
         return Message(
             kind, {name: tensor.to(talk.device) for name, tensor in message.tensors.items()}, message.scalars
         )
+
+    def _check_values(self, kind: str, tensor: Tensor) -> None:
+        if not tensor.isfinite().all():
+            raise ProtocolError(
+                f"'{kind}' from '{self.peer}' has values that are not finite: lower its learning rate or mend its data"
+            )
+        if tensor.numel() and tensor.abs().max() > LARGEST:
+            raise ProtocolError(
+                f"'{kind}' from '{self.peer}' has values beyond {LARGEST:.0e}: lower its learning rate or mend its data"
+            )
 
     def _note_rows(self, sequence: int, tensors: Mapping[str, Tensor], *, sent: bool) -> None:
         """For who audits the run: which rows the values of a message belong to, one each."""

@@ -48,7 +48,7 @@ def predict(me: Host, rows: Tensor, *, without: Sequence[str] = ()) -> Tensor:
 def _receive(me: Host, guest: str, kind: str, *, rows: int) -> Tensor:
     assert me.head is not None
     if isinstance(me.head, Head):
-        return me.guests[guest].receive(kind, shape=(rows, me.head.dims[guest])).tensor
+        return me.guests[guest].receive(kind, shape=(rows, me.head.dims[guest]), finite=True).tensor
     schema = me.head.schemas[guest]
     dtype = torch.uint8 if isinstance(schema, ImageSchema) else torch.float32
     return me.guests[guest].receive(kind, shape=(rows, *schema.row_shape), dtype=dtype).tensor
