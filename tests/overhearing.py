@@ -40,13 +40,13 @@ def labels_of(federation: Federation) -> Tensor:
     return torch.from_numpy(split.label[split.parties["bank"].aligned[split.labelled]])
 
 
-def overhear(patch: pytest.MonkeyPatch) -> Frames:
-    """Every frame that the guests are sent from now on."""
+def overhear(patch: pytest.MonkeyPatch, *, everyone: bool = False) -> Frames:
+    """Every frame that the guests are sent from now on; with `everyone` also what they send."""
     frames: Frames = []
     deliver = InProcess.deliver
 
     def overheard(engine: InProcess, sender: str, receiver: str, sequence: int, frame: memoryview) -> None:
-        if sender == "bank":
+        if everyone or sender == "bank":
             frames.append((receiver, bytes(frame)))
         deliver(engine, sender, receiver, sequence, frame)
 

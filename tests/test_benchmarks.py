@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 from benchmarks import __main__ as benchmarks
-from benchmarks import kernels
+from benchmarks import fuzz, kernels
+
+from vesica.engines.post.envelope import Envelope
+from vesica.protocol.message import Message
 
 
 def figures(machine: str, **costs: float) -> dict[str, Any]:
@@ -64,3 +67,35 @@ def test_without_a_gpu_the_profile_says_so_in_a_sentence(
     monkeypatch.setattr(kernels.torch.cuda, "is_available", lambda: False)
     assert kernels.main() == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_fuzzing_shows_a_decoder_that_fails_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz, "decode", lambda frame: [][0])
+    report = fuzz.mutate_frames(100, seed=0)
+    assert report.faults.total() == 100
+    assert not report.sound
+    assert len(report.examples) == fuzz.KEPT
+    assert "IndexError" in report.examples[0]
+
+
+def test_fuzzing_shows_a_decoder_that_takes_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that overlooks what stands before and between the values."""
+    decode = fuzz.decode
+
+    def careless(frame: bytes) -> Message:
+        return decode(fuzz.framed(*fuzz.parts_of(bytes(frame))))
+
+    monkeypatch.setattr(fuzz, "decode", careless)
+    monkeypatch.setattr(fuzz, "ON_FRAMES", (fuzz.hidden_bytes,))
+    report = fuzz.mutate_frames(300, seed=0)
+    assert report.faults["hidden_bytes"] > 10
+    assert "not the one frame of its message" in report.examples[0]
+
+
+def test_fuzzing_shows_an_inbox_that_does_not_look_at_signatures(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Envelope, "check", lambda self, sender: None)
+    report = fuzz.mutate_files(100, tmp_path, seed=0)
+    assert report.faults["signed by another"] > 0
+    assert not report.sound

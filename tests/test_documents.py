@@ -1,5 +1,6 @@
 """The documents are true: commands run, tables are computed, links lead somewhere."""
 
+import json
 import re
 import shlex
 import shutil
@@ -101,3 +102,15 @@ def test_split_nn_is_within_a_hundredth_of_pooled_on_credit() -> None:
         return sum(scores) / len(scores)
 
     assert abs(mean("split-nn") - mean("pooled")) < 0.01
+
+
+def test_the_figures_of_the_fuzzing_are_those_that_were_kept() -> None:
+    kept = json.loads((ROOT / "benchmarks" / "results-fuzz.json").read_text())
+    said = (ROOT / "SECURITY.md").read_text()
+    row = (
+        "| {mutations:,} | {refused:,} refused, {accepted:,} sound, {faults:,} faults; "
+        "memory grew by {peak_memory_growth_mib} MiB |"
+    )
+    for name, layer in (("frames", "message decoder"), ("envelopes", "post files")):
+        assert f"| {layer} | mutations that know the format {row.format(**kept[name])}" in said
+        assert kept[name]["faults"] == 0

@@ -22,6 +22,9 @@ from vesica.protocol.ledger import Ledger
 from vesica.protocol.message import Message, Scalar, Wire, decode, encode, payload_bytes
 
 ANOTHERS = -1  # in place of a position in a party's own table
+# The largest value that a message may hold. With larger ones a sender could make the receiver's outputs overflow or
+# not, depending on the receiver's secret weights, and would see from the end of the run which of the two it was.
+LARGEST = 1e15
 
 
 class Transport(Protocol):
@@ -97,9 +100,17 @@ def fits(tensor: Tensor, shape: Sequence[int | None], dtype: torch.dtype) -> boo
     return all(wanted in (None, size) for wanted, size in zip(shape, tensor.shape, strict=True))
 
 
-def all_finite(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether no tensor holds NaN or infinity."""
-    return all(bool(tensor.isfinite().all()) for tensor in tensors.values() if tensor.is_floating_point())
+def fault_of(tensors: Mapping[str, Tensor]) -> str | None:
+    """What is wrong with the values of a message, or None: NaN, infinity, or a value beyond LARGEST."""
+    for tensor in tensors.values():
+        if not tensor.is_floating_point() or not tensor.numel():
+            continue
+        low, high = (float(value) for value in tensor.detach().aminmax())
+        if not (math.isfinite(low) and math.isfinite(high)):  # aminmax passes NaN on
+            return "not finite"
+        if max(-low, high) > LARGEST:
+            return f"beyond {LARGEST:.0e}"
+    return None
 
 
 class Link:
@@ -131,9 +142,9 @@ class Link:
             talk.ledger.record(talk.party, self.peer, kind, payload=size.payload, wire=size.wire)
             return
         named = {"values": tensors} if isinstance(tensors, Tensor) else dict(tensors or {})
-        if not all_finite(named):
+        if fault := fault_of(named):
             raise InputError(
-                f"'{kind}' for '{self.peer}' has values that are not finite and was not sent: "
+                f"'{kind}' for '{self.peer}' has values that are {fault} and was not sent: "
                 "lower the learning rate or correct the data, and start a new run"
             )
         frame = encode(Message(kind, named, dict(scalars or {})), wire=wire or talk.wire)
@@ -153,7 +164,7 @@ class Link:
         within: float | None = None,
         check: Check | None = None,
     ) -> Message:
-        """Wait for the next message of the peer, which must be of this kind and hold finite values only.
+        """Wait for the next message of the peer, which must be of this kind, its values finite and not beyond LARGEST.
 
         With a `shape` it must hold one tensor of that shape and dtype; a dimension that is None may be any.
         `check` raises an error if the message is wrong in another way. A message enters the journal after all
@@ -167,10 +178,9 @@ class Link:
         if shape is not None and not fits(message.tensor, shape, dtype):
             got = form(message.tensor.shape, message.tensor.dtype)
             raise ProtocolError(f"'{kind}' from '{self.peer}' is {got}, expected {form(shape, dtype)}")
-        if not all_finite(message.tensors):
+        if fault := fault_of(message.tensors):
             raise ProtocolError(
-                f"'{kind}' from '{self.peer}' has values that are not finite: "
-                "lower its learning rate or correct its data"
+                f"'{kind}' from '{self.peer}' has values that are {fault}: lower its learning rate or correct its data"
             )
         if check is not None:
             check(message)
