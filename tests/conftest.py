@@ -1,6 +1,7 @@
 """Where the tests find the public data sets."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,3 +21,11 @@ def data_dir() -> Path:
     if found is None:
         pytest.skip("needs the public data sets: set VESICA_DATA to the folder that holds them")
     return found
+
+
+@pytest.fixture(autouse=True)
+def _usual_umask() -> Iterator[None]:
+    """Each test begins with the usual mask, whatever a command in this process has set."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,9 +45,8 @@ class Answer:
 
 
 @pytest.fixture
-def vesica(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Answer]]:
+def vesica(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
     monkeypatch.delenv("VESICA_DATA", raising=False)
-    before = os.umask(0o022)
 
     def call(*arguments: object) -> Answer:
         monkeypatch.setattr(sys, "argv", ["vesica", *map(str, arguments)])
@@ -57,8 +55,7 @@ def vesica(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         written = capsys.readouterr()
         return Answer(int(end.value.code or 0), written.out, written.err)
 
-    yield call
-    os.umask(before)
+    return call
 
 
 def write_federation(folder: Path, *, rows: int = ROWS) -> None:
