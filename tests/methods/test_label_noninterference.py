@@ -168,6 +168,35 @@ def test_with_gradient_epsilon_no_byte_depends_on_the_true_labels(classes: int) 
     assert isinstance(method, OneShot)
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("one-shot", {"label_epsilon": 1.0}),
+        ("one-shot", {"gradient_epsilon": 1.0}),
+        ("few-shot", {"label_epsilon": 1.0, "finetune_iterations": 2}),
+    ],
+    ids=["labels", "gradients", "few-shot"],
+)
+def test_heads_of_the_true_labels_are_trained_after_the_last_message(
+    name: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long they train depends on true labels: a guest that waits for a message would see it."""
+    federation = truths(classes=2)[0]
+    monkeypatch.setattr(label_release, "randomise", Pinned(released(federation, known=False)))
+    frames = overhear(monkeypatch, everyone=True)
+    trained: list[int] = []
+    settle = OneShot.settle
+
+    def settled(*given: Any) -> None:
+        trained.append(len(frames))
+        settle(*given)
+
+    monkeypatch.setattr(OneShot, "settle", settled)
+    result = fit(method_of(name, **{"label_epsilon": None, "gradient_epsilon": None} | settings), federation)
+    assert trained == [len(frames)]
+    assert len(result.milestones) == (2 if name == "few-shot" else 0)
+
+
 def without_own_checks(sender: Link, *message: Any, send: Any = Link.send, **options: Any) -> None:
     """Send as a hostile party would: whatever the values are."""
     with pytest.MonkeyPatch.context() as patch:

@@ -27,7 +27,7 @@ from vesica.protocol.agreement import Agreement, Terms
 from vesica.protocol.budget import Meter
 from vesica.protocol.link import Conversation
 from vesica.protocol.party import Milestone, Party
-from vesica.protocol.prediction import answer, predict
+from vesica.protocol.prediction import Parts, answer, ask, outputs_of
 from vesica.protocol.released_rows import ReleasedRows
 
 RELEASED = "released"  # the folder of the draws that a guest has given away
@@ -152,29 +152,40 @@ class Seat:
         )
         method.host(me)
         training = begin_scoring(talk)
-        metrics = score(task, predict(me, me.rows.test), me.labels[me.rows.test])
-        model, scoring = self._host_model(me), talk.ledger
-        belongings = Belongings.of(me)
-        earlier = {}
+        gathered, scoring = ask(me, me.rows.test), talk.ledger
+        last = me.encoder, me.head
+        gathered_then = {}
         for name, milestone in me.milestones.items():
             begin_scoring(talk)
             me.encoder, me.head = milestone.encoder, milestone.head
-            values = score(task, predict(me, me.rows.test), me.labels[me.rows.test])
-            then = self._ledger(me, milestone)
+            gathered_then[name] = ask(me, me.rows.test), talk.ledger
+        me.encoder, me.head = last
+        for work in me.after_messages:
+            work()
+        belongings, said = Belongings.of(me), tuple(talk.statements)
+        metrics, model = self._judge(me, gathered), self._host_model(me)
+        earlier = {}
+        for name, (parts, ledger) in gathered_then.items():
+            milestone = me.milestones[name]
+            me.encoder, me.head = milestone.encoder, milestone.head
             earlier[name] = Outcome(
-                self._host_model(me),
-                then,
-                talk.ledger,
-                belongings,
-                values,
-                tuple(milestone.statements),
-                talk.privacy,
+                metrics=self._judge(me, parts),
+                model=self._host_model(me),
+                training=self._ledger(me, milestone),
+                scoring=ledger,
+                belongings=belongings,
+                statements=tuple(milestone.statements),
+                privacy=talk.privacy,
                 reached=milestone,
             )
-        said = tuple(talk.statements)
         return Outcome(
             model, training, scoring, belongings, metrics, said, talk.privacy, me.missing, milestones=earlier
         )
+
+    def _judge(self, me: Host, gathered: Sequence[Parts]) -> Mapping[str, float | None]:
+        """The metrics of the host's head on the test rows."""
+        assert me.head is not None
+        return score(me.task, outputs_of(me.head, gathered), me.labels[me.rows.test])
 
     def _sort(self, agreement: Agreement) -> Rows:
         """This party's rows, now that it is agreed which aligned ones are labelled and which validate."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -117,7 +118,7 @@ class OneShot:
         led = self.lead(me)
         if not self.hides_labels:
             self.classify(me, led.joint, led.parts, labels=led.labels, step="classifier")  # (6)
-        self.settle(me, {"one-shot": led.parts})
+        self.train_true_heads_last(me, {"one-shot": led.parts})
 
     def follow(self, me: Guest) -> tuple[Labelled, nn.Sequential]:
         """Algorithm 1 at a guest; its temporary labels, and its encoder with a classifier of its own on top."""
@@ -170,14 +171,17 @@ class OneShot:
         clip = float(torch.cat(norms).median())
         return release_gradients(me, gradients, clip=clip, epsilon=self.gradient_epsilon, delta=self.gradient_delta)
 
-    def settle(self, me: Host, reached: Mapping[str, list[Tensor]]) -> None:
-        """Where labels are hidden: heads of the true labels in place of those trained so far, from the parts reached.
+    def train_true_heads_last(self, me: Host, reached: Mapping[str, list[Tensor]]) -> None:
+        """Where labels are hidden, train heads of the true labels after the last message, in place of those so far.
 
-        They never leave the host. They are trained when everything has been sent, so that not even the random numbers
-        or the time that they take can show in a message of training.
+        They never leave the host. How long their training takes depends on true labels and, through the parts, on
+        what the guests sent: so no message may follow it, neither of training nor of scoring.
         """
-        if not self.hides_labels:
-            return
+        if self.hides_labels:
+            me.after_messages.append(partial(self.settle, me, reached))
+
+    def settle(self, me: Host, reached: Mapping[str, list[Tensor]]) -> None:
+        """Train a head of the true labels for each milestone, and for the run, from the parts reached."""
         for name, parts in reached.items():
             head = self.fresh_head(me, me.dims)
             labels = me.labels[me.rows.labelled]
@@ -355,7 +359,7 @@ class FewShot(OneShot):
             self.finetune(me, head, parts, labels=led.labels)
             if self.hides_labels:
                 reached["finetuned"] = gather_parts(me)
-        self.settle(me, reached)
+        self.train_true_heads_last(me, reached)
 
     def learn_again(self, me: Party, known: Labelled, model: nn.Sequential, chances: Tensor) -> None:
         """Algorithm 2, lines 10-19: the second local training, from where the first one got to."""

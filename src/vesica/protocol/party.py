@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -177,6 +177,8 @@ class Host(Party):
     dims: Mapping[str, int] = field(default_factory=dict)  # how long each party's representations are, its own first
     head: AnyHead | None = None  # what a method leaves, to predict with
     missing: tuple[str, ...] = ()  # the guests that were late, and are left out
+    # Work with secrets that takes a time which shows them: done once every message, scoring included, is through.
+    after_messages: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def guests(self) -> Mapping[str, Link]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from vesica.models import Head
+from vesica.models import AnyHead, Head
 from vesica.protocol.message import has_scalars
 from vesica.protocol.party import Guest, Host
 from vesica.schema import ImageSchema
@@ -24,26 +24,40 @@ def answer(me: Guest, rows: Tensor) -> None:
             me.host.send(kind, me.represent(some), wire=None if kind == "representations" else "float32")
 
 
-@torch.no_grad()
-def predict(me: Host, rows: Tensor, *, without: Sequence[str] = ()) -> Tensor:
-    """The outputs (rows, outputs) of the rows, which are in the same order at every party.
+Parts = list[Tensor | None]  # what a head reads of some rows, in the order of its parties
 
-    The guests in `without` are not asked; the head fills in for them.
+
+def ask(me: Host, rows: Tensor, *, without: Sequence[str] = ()) -> list[Parts]:
+    """Gather what the head reads of the rows, which are in the same order at every party.
+
+    The guests in `without` are not asked.
     """
     assert me.head is not None, "the method left no head to predict with"
-    me.head.eval()
     kind = me.head.reads
     asked = [name for name in me.head.parties if name not in without]
     for name, link in me.guests.items():
         link.send("request", scalars={"wanted": name in asked, "kind": kind})
-    outputs = []
+    gathered: list[Parts] = []
     for some in rows.split(_ROWS_A_MESSAGE):
         me.about(some)
         parts = {
             name: me.represent(some) if name == me.name else _receive(me, name, kind, rows=len(some)) for name in asked
         }
-        outputs.append(me.head([parts.get(name) for name in me.head.parties]))
-    return torch.cat(outputs)
+        gathered.append([parts.get(name) for name in me.head.parties])
+    return gathered
+
+
+@torch.no_grad()
+def outputs_of(head: AnyHead, gathered: Sequence[Parts]) -> Tensor:
+    """The head's outputs (rows, outputs); it fills in for the parts that are not there."""
+    head.eval()
+    return torch.cat([head(parts) for parts in gathered])
+
+
+def predict(me: Host, rows: Tensor, *, without: Sequence[str] = ()) -> Tensor:
+    """Ask for the rows and predict them."""
+    assert me.head is not None, "the method left no head to predict with"
+    return outputs_of(me.head, ask(me, rows, without=without))
 
 
 def _receive(me: Host, guest: str, kind: str, *, rows: int) -> Tensor:
