@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 
 from vesica.errors import InputError
-from vesica.protocol.files import replacing, write_atomically
+from vesica.protocol.files import make_folder, replacing, write_atomically
 
 
 @pytest.fixture
@@ -86,3 +86,18 @@ def test_a_link_stays_a_link_and_a_device_a_device(tmp_path: Path) -> None:
 def test_a_name_may_be_as_long_as_the_system_allows(tmp_path: Path) -> None:
     write_atomically(tmp_path / ("x" * 255), "x")
     assert [path.name for path in tmp_path.iterdir()] == ["x" * 255]
+
+
+def test_a_file_takes_its_place_once_it_has_reached_the_disk_and_then_its_name_does(
+    tmp_path: Path, disk: list[tuple[str, str]]
+) -> None:
+    write_atomically(tmp_path / "folder.json", "new")
+    assert disk == [("synced", "a new file"), ("replaced", "folder.json"), ("synced", tmp_path.name)]
+
+
+def test_the_names_of_all_folders_that_are_made_reach_the_disk(tmp_path: Path, disk: list[tuple[str, str]]) -> None:
+    make_folder(tmp_path / "one" / "two" / "three")
+    assert {name for _, name in disk} == {"two", "one", tmp_path.name}
+    disk.clear()
+    make_folder(tmp_path / "one" / "two" / "three")  # whoever made it may have been killed before it was synced
+    assert disk == [("synced", "two")]

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -71,6 +72,23 @@ def test_a_segment_that_cannot_be_read_is_refused_in_one_sentence(tmp_path: Path
     (tmp_path / "segment-00000001.log").mkdir()
     with pytest.raises(RunFolderError, match=r"is torn \(segment-00000001.log cannot be read: Is a directory\)"):
         Journal(tmp_path, ["shop"])
+
+
+@pytest.mark.parametrize("name", ["segment-00000001 (copy).log", "segment-copy.log", "segment-000000002.log"])
+def test_a_file_that_is_not_named_as_a_segment_is_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
+    journal = Journal(tmp_path, ["shop"])
+    journal.record_sent("shop", 1, frame("hello"), payload=3)
+    journal.close()
+    (tmp_path / name).write_bytes(max(tmp_path.glob("segment-*")).read_bytes())
+    with pytest.raises(RunFolderError, match=rf"has a file {re.escape(name)}, which is no segment .*: move it elsewh"):
+        Journal(tmp_path, ["shop"])
+    (tmp_path / name).unlink()
+    assert Journal(tmp_path, ["shop"]).sent_through("shop") == 1
+
+
+def test_a_checkpoint_that_counts_messages_of_a_stranger_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match=r"has a checkpoint of another party, which talked to 'bank': put the fil"):
+        Journal(tmp_path, ["shop"]).reach({"shop": (1, 1), "bank": (3, 2)})
 
 
 def write(journal: Journal, sent: range, received: range) -> None:
@@ -178,6 +196,24 @@ def test_what_an_earlier_life_left_is_durable_only_once_it_is_synced(
     again = Journal(tmp_path, ["shop"])
     assert again.durable_through("shop") == 1
     assert min(tmp_path.glob("segment-*")).stat().st_ino in synced
+
+
+def test_the_marker_of_a_sync_is_written_after_the_messages_have_reached_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path, ["shop"])
+    events: list[str] = []
+    fsync, writev = os.fsync, os.writev
+
+    def write_and_say(file: int, buffers: list[memoryview]) -> int:
+        events.append("a marker" if bytes(buffers[0]).startswith(module._MAGIC) else "a message")
+        return writev(file, buffers)
+
+    monkeypatch.setattr(module.os, "writev", write_and_say)
+    monkeypatch.setattr(module.os, "fsync", lambda file: (events.append("the disk"), fsync(file)))
+    write(journal, range(1, 3), range(0))
+    journal.sync()
+    assert events == ["a message", "a message", "the disk", "a marker"]
 
 
 @pytest.mark.parametrize("left", [0, 20, 45])

@@ -146,7 +146,7 @@ def refuse_negative(message: Message) -> None:
     ids=["garbage", "another kind", "another shape", "not finite", "what a check refuses"],
 )
 def test_a_message_that_is_refused_does_not_enter_the_journal(bad: bytes, tmp_path: Path) -> None:
-    """So a peer can correct it: the next frame under its number is taken, in this process and in a later one."""
+    """The run is not spoiled: another frame under its number is taken, in this process and in a later one."""
     good = encode(Message("representations", {"values": torch.ones(2)}))
     for number, (frame, fault) in enumerate([(bad, ProtocolError), (good, None), (bad, None)]):
         engine = InProcess(["bank", "shop"])

@@ -9,6 +9,7 @@ from torch import Tensor
 from vesica.errors import RunFolderError
 from vesica.privacy import Release
 from vesica.protocol.released_rows import ReleasedRows
+from vesica.protocol.resumable import save_atomically
 
 IDS = [f"person {number}" for number in range(6)]
 TABLE = torch.arange(12.0).reshape(6, 2)
@@ -48,8 +49,73 @@ def test_a_damaged_draw_is_refused_and_not_drawn_again(tmp_path: Path) -> None:
     ask(released(tmp_path), 0, 1)
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(RunFolderError, match="torn"):
+    with pytest.raises(
+        RunFolderError, match=r"is torn .*: restore it from a backup; .* is a second release of these ro"
+    ):
         released(tmp_path)
+
+
+def test_a_removed_draw_is_refused_and_no_other_is_replaced(tmp_path: Path) -> None:
+    ask(released(tmp_path), 0)
+    ask(released(tmp_path), 1)
+    kept = (tmp_path / "000002.safetensors").read_bytes()
+    (tmp_path / "000001.safetensors").unlink()
+    with pytest.raises(RunFolderError, match=r"000001.safetensors is missing: restore .* second release of these rows"):
+        ask(released(tmp_path), 2)
+    assert (tmp_path / "000002.safetensors").read_bytes() == kept
+    (tmp_path / "000002.safetensors").unlink()
+    (tmp_path / "000001 (copy).safetensors").write_bytes(kept)
+    with pytest.raises(RunFolderError, match=r"a file 000001 \(copy\).safetensors, which is no file of draws: move it"):
+        released(tmp_path)
+
+
+def test_a_draw_that_another_process_has_kept_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    late = released(tmp_path)
+    first = ask(released(tmp_path), 0)
+    with pytest.raises(RunFolderError, match=r"000001.safetensors was written by another process .* is not replaced"):
+        ask(late, 0)
+    assert torch.equal(ask(released(tmp_path), 0), first)
+
+
+def packed(text: str) -> Tensor:
+    return torch.tensor(list(text.encode()), dtype=torch.uint8)
+
+
+WRONG: dict[str, object] = {
+    "no dictionary": [1, 2],
+    "no ids": {"values": torch.zeros(1, 2)},
+    "ids that are no JSON": {"ids": torch.zeros(3, dtype=torch.uint8), "values": torch.zeros(1, 2)},
+    "ids that are no text": {"ids": packed("[[1]]"), "values": torch.zeros(1, 2)},
+    "ids that are one text": {"ids": packed('"ab"'), "values": torch.zeros(2, 2)},
+    "more ids than values": {"ids": packed('["a", "b"]'), "values": torch.zeros(1, 2)},
+    "values of one dimension": {"ids": packed('["a"]'), "values": torch.zeros(1)},
+    "values of another length": {"ids": packed('["a"]'), "values": torch.zeros(1, 3)},
+    "an id twice": {"ids": packed('["a", "a"]'), "values": torch.zeros(2, 2)},
+    "a row that was drawn before": {"ids": packed('["person 0"]'), "values": torch.zeros(1, 2)},
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_whole_file_that_holds_no_draws_is_refused_in_one_sentence(tmp_path: Path, what: str) -> None:
+    ask(released(tmp_path), 0)
+    save_atomically(tmp_path / "000002.safetensors", WRONG[what])
+    with pytest.raises(
+        RunFolderError, match=r"^\S*000002.safetensors is torn \(.*\): restore .* adds to that of the f"
+    ):
+        released(tmp_path)
+
+
+def test_draws_and_the_name_of_their_folder_are_on_the_disk_before_they_are_returned(
+    tmp_path: Path, disk: list[tuple[str, str]]
+) -> None:
+    ask(released(tmp_path / "shop" / "released"), 0)
+    assert disk == [
+        ("synced", "shop"),
+        ("synced", tmp_path.name),
+        ("synced", "a new file"),
+        ("replaced", "000001.safetensors"),
+        ("synced", "released"),
+    ]
 
 
 def test_only_rows_without_a_draw_are_looked_at_again() -> None:

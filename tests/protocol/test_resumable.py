@@ -88,11 +88,11 @@ def test_what_the_checkpoints_say_is_the_farthest_of_all(tmp_path: Path) -> None
     links = [{"shop1": [3, 1]}, {"shop1": [2, 5], "shop2": [1, 1]}]
     save_atomically(tmp_path / "step-one.safetensors", {"links": links[0], "seconds": 7.5})
     save_atomically(tmp_path / "step-two.safetensors", {"links": links[1], "seconds": 2.0})
-    assert recall(tmp_path) == Past({"shop1": (3, 5), "shop2": (1, 1)}, 7.5)
+    assert recall(tmp_path, "bank") == Past({"shop1": (3, 5), "shop2": (1, 1)}, 7.5)
 
 
 def test_without_a_checkpoint_nothing_is_recalled(tmp_path: Path) -> None:
-    assert recall(tmp_path) == Past({}, 0.0)
+    assert recall(tmp_path, "bank") == Past({}, 0.0)
 
 
 class OpenedWithoutTensors:
@@ -116,7 +116,7 @@ def test_to_recall_where_the_run_stood_no_tensor_is_read(tmp_path: Path, monkeyp
     state = {"links": {"shop": [3, 1]}, "seconds": 7.5, "parts": {"weights": torch.zeros(1000)}}
     save_atomically(tmp_path / "step-one.safetensors", state)
     monkeypatch.setattr(module, "safe_open", OpenedWithoutTensors)
-    assert recall(tmp_path) == Past({"shop": (3, 1)}, 7.5)
+    assert recall(tmp_path, "bank") == Past({"shop": (3, 1)}, 7.5)
 
 
 class Nothing:
@@ -129,16 +129,15 @@ class Nothing:
         pass
 
 
-def conversation_in(folder: Path) -> Conversation:
-    return Conversation(
-        "bank", InProcess(["bank", "shop"]), Journal(folder, ["shop"]), Ledger("bank", host="bank"), Meter(Budget())
-    )
+def conversation_in(folder: Path, me: str = "bank", peer: str = "shop") -> Conversation:
+    return Conversation(me, InProcess([me, peer]), Journal(folder, [peer]), Ledger(me, host="bank"), Meter(Budget()))
 
 
 def take(talk: Conversation, steps: int, *, of: int, messages: int = 10) -> None:
     """Some positions of a step, each with so many messages and a point of the curve; then the process is killed."""
-    link = Link("shop", talk)
-    left = Resumable("training", talk, {"shop": link}).steps(of, {"nothing": Nothing()})
+    (peer,) = talk.journal._peers
+    link = Link(peer, talk)
+    left = Resumable("training", talk, {peer: link}).steps(of, {"nothing": Nothing()})
     for _ in range(steps):
         next(left)
         for _ in range(messages):
@@ -208,6 +207,75 @@ def test_what_was_appended_and_no_checkpoint_knows_of_is_dropped(
     take(whole, 6, of=6)
     assert again.ledger.entries == whole.ledger.entries
     assert again.curve == whole.curve
+
+
+def test_a_run_that_was_killed_twice_goes_on_though_the_first_kill_left_half_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(path: Path, state: object) -> None:
+        raise KeyboardInterrupt
+
+    take(conversation_in(tmp_path / "run"), 2, of=6)
+    with monkeypatch.context() as patches:
+        patches.setattr(module, "save_atomically", killed)
+        with pytest.raises(KeyboardInterrupt):
+            take(conversation_in(tmp_path / "run"), 1, of=6)
+    take(conversation_in(tmp_path / "run"), 1, of=6, messages=3)  # shorter than what the kill left
+    again, whole = conversation_in(tmp_path / "run"), conversation_in(tmp_path / "whole")
+    take(again, 3, of=6)
+    for steps, messages in ((2, 10), (1, 3), (3, 10)):
+        whole = conversation_in(tmp_path / "whole")
+        take(whole, steps, of=6, messages=messages)
+    assert again.ledger.entries == whole.ledger.entries
+    assert again.curve == whole.curve
+
+
+def test_a_checkpoint_is_there_only_after_all_that_it_counts_on_has_reached_the_disk(
+    tmp_path: Path, disk: list[tuple[str, str]]
+) -> None:
+    talk = conversation_in(tmp_path / "run")
+    disk.clear()
+    take(talk, 1, of=2)
+    replaced = disk.index(("replaced", "step-training.safetensors"))
+    assert ("synced", "segment-00000002.log") in disk[:replaced]
+    course = disk[:replaced].index(("synced", "step-training.jsonl"))
+    assert disk[course + 1] == ("synced", "run")  # its name
+    assert disk[replaced - 1] == ("synced", "a new file")
+    assert disk[replaced + 1] == ("synced", "run")
+
+
+def swap(one: Path, other: Path) -> None:
+    aside = one.with_name("aside")
+    one.rename(aside)
+    other.rename(one)
+    aside.rename(other)
+
+
+@pytest.mark.parametrize("what", ["journal", "journal/step-training.safetensors"])
+def test_files_of_two_parties_in_each_others_place_are_refused_in_one_sentence(tmp_path: Path, what: str) -> None:
+    for party in ("shop", "clinic"):  # two guests: each talks to the bank alone
+        take(conversation_in(tmp_path / party / "journal", party, "bank"), 1, of=2)
+    swap(tmp_path / "shop" / what, tmp_path / "clinic" / what)
+    with pytest.raises(
+        RunFolderError, match=r"is the checkpoint of another party .* 'shop' has .*: put the files back"
+    ):
+        recall(tmp_path / "shop" / "journal", "shop")
+
+
+def test_a_checkpoint_under_the_name_of_another_step_is_refused(tmp_path: Path) -> None:
+    take(conversation_in(tmp_path), 1, of=2)
+    (tmp_path / "step-training.safetensors").rename(tmp_path / "step-more training.safetensors")
+    with pytest.raises(
+        RunFolderError, match=r"step-more training.safetensors is the checkpoint of another party or step"
+    ):
+        recall(tmp_path, "bank")
+
+
+@pytest.mark.parametrize("state", [{}, {"links": {}}, {"links": [1], "seconds": 1.0}, [1, 2], 3])
+def test_a_whole_file_that_is_no_checkpoint_is_refused_in_one_sentence(tmp_path: Path, state: object) -> None:
+    save_atomically(tmp_path / "step-training.safetensors", state)
+    with pytest.raises(RunFolderError, match=r"step-training.safetensors is torn .*: start again in a new folder"):
+        recall(tmp_path, "bank")
 
 
 def test_a_ledger_that_is_put_back_within_a_step_is_refused(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def open_talks(
             keep_messages=keep_messages,
         )
         if journal.folder is not None:
-            past = recall(journal.folder)
+            past = recall(journal.folder, party)
             journal.reach(past.reached)
             seconds = max(seconds, past.seconds)
         talks[party] = Conversation(party, carrier, journal, Ledger(party, host=host), meter)

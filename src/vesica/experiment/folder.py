@@ -15,7 +15,7 @@ from typing import Any
 
 from vesica.data.text_files import parse_json
 from vesica.errors import RunFolderError
-from vesica.protocol.files import write_atomically
+from vesica.protocol.files import make_folder, write_atomically
 
 FORMAT = 3
 _LOCK = ".lock"  # no party has such a name; it stays until the result is there, so that all lock the same file
@@ -48,7 +48,7 @@ class RunFolder:
     def party(self, name: str) -> Path:
         """A party's own folder, which nobody else can read even where the run folder was there and is open to all."""
         folder = self.path / name
-        folder.mkdir(mode=0o700, exist_ok=True)
+        make_folder(folder, mode=0o700)
         return folder
 
     def journal(self, name: str) -> Path:
@@ -71,7 +71,8 @@ class RunFolder:
 
     def _take_lock(self) -> int:
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self.path.exists():
+                make_folder(self.path, mode=0o700)
             lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise RunFolderError(f"{self.path} cannot be made ({error.strerror}): give another folder") from error

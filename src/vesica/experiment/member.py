@@ -119,7 +119,7 @@ class Member:
     def open_talk(self, folder: RunFolder, carrier: Carrier, *, peers: list[str]) -> Conversation:
         plan = self.plan
         journal = Journal(folder.journal(self.me), peers, keep_messages=self.keep_messages)
-        past = recall(folder.journal(self.me))
+        past = recall(folder.journal(self.me), self.me)
         journal.reach(past.reached)
         talk = Conversation(self.me, carrier, journal, Ledger(self.me, host=self.host), Meter(plan.budget))
         talk.meter.ledgers.append(talk.ledger)

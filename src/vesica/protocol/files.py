@@ -32,6 +32,17 @@ def writing_to(path: Path) -> Iterator[None]:
         raise refusal from error
 
 
+def make_folder(path: Path, *, mode: int = 0o777) -> None:
+    """Make a folder where it is missing, with those above it, and have their names reach the disk.
+
+    The name of a folder that is there is synced too: whoever made it may have been killed before that.
+    """
+    missing = [above for above in path.parents if not above.exists()]
+    path.mkdir(mode=mode, parents=True, exist_ok=True)
+    for made in (path, *missing):
+        sync(made.parent)
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield an empty file beside `path`, which takes its place when the block ends well and is removed otherwise.

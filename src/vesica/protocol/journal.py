@@ -12,6 +12,7 @@ left half a record, zeros or anything else: the first record there that is not w
 from __future__ import annotations
 
 import os
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,13 +25,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vesica.errors import RunFolderError
-from vesica.protocol.files import sync, writing_to
+from vesica.errors import RunFolderError, printable
+from vesica.protocol.files import make_folder, sync, writing_to
 
 # Direction, peer, sequence, payload, length, checksum of the frame, checksum of all these.
 _RECORD = struct.Struct("<BIQQQII")
 _OLD_RECORD = struct.Struct("<BIQQQI")  # up to run folders of format 2: one checksum of header and frame, no markers
 _MARKER = struct.Struct("<8sQQI")  # magic, number of the segment, position in it, checksum of all these
+_SEGMENT = re.compile(r"segment-([0-9]{8,})\.log")
 _MAGIC = b"\x89VESICA\n"  # no record begins so
 _SENT, _RECEIVED, _SENT_ROWS, _RECEIVED_ROWS = _WAYS = range(4)  # a message, or the rows that one is about
 
@@ -87,7 +89,7 @@ class Journal:
         self._acknowledged: dict[str, Callable[[], int]] = {peer: lambda: 0 for peer in peers}
         if folder is not None:
             with writing_to(folder):
-                folder.mkdir(parents=True, exist_ok=True)
+                make_folder(folder)
             self._load()
             self._open_segment()
 
@@ -209,6 +211,11 @@ class Journal:
 
     def reach(self, positions: Positions) -> None:
         """A checkpoint stands at these positions: everything up to them has happened."""
+        if strangers := sorted(positions.keys() - set(self._peers)):
+            raise RunFolderError(
+                f"{self.folder} has a checkpoint of another party, which talked to '{strangers[0]}': "
+                "put the files back where they were, or start again in a new folder"
+            )
         for peer, (sent, received) in positions.items():
             self._through[_SENT, peer] = max(self._through[_SENT, peer], sent)
             self._through[_RECEIVED, peer] = max(self._through[_RECEIVED, peer], received)
@@ -220,12 +227,27 @@ class Journal:
         assert self.folder is not None
         return self.folder / f"segment-{segment:08d}.log"
 
+    def _segments(self) -> list[int]:
+        """The numbers of the segments, in order. A copy of one, or a renamed one, is refused."""
+        assert self.folder is not None
+        numbers = []
+        for path in self.folder.glob("segment-*.log"):
+            match = _SEGMENT.fullmatch(path.name)
+            if match is None or path != self._path(int(match[1])):
+                raise RunFolderError(
+                    f"{self.folder} has a file {printable(path.name)}, which is no segment of a journal: "
+                    "move it elsewhere and give the same command again"
+                )
+            numbers.append(int(match[1]))
+        return sorted(numbers)
+
     def _load(self, *, read_only: bool = False) -> None:
         assert self.folder is not None
-        paths = sorted(self.folder.glob("segment-*.log"))
-        self.is_new, is_old = not paths, False
-        for path in paths:
-            self._segment = int(path.stem.removeprefix("segment-"))
+        segments = self._segments()
+        self.is_new, is_old = not segments, False
+        for number in segments:
+            path, is_last = self._path(number), number == segments[-1]
+            self._segment = number
             try:
                 data = memoryview(path.read_bytes())
             except OSError as error:
@@ -237,9 +259,9 @@ class Journal:
                         f"{self.folder} was written by an earlier version of Vesica: go on with that version, or start "
                         "again in a new folder"
                     )
-                self._read_old_segment(path, data, last=path == paths[-1])
+                self._read_old_segment(path, data, last=is_last)
                 continue
-            end, is_sealed = self._read_segment(path, data, last=path == paths[-1])
+            end, is_sealed = self._read_segment(path, data, last=is_last)
             if not read_only and (end < len(data) or not is_sealed):
                 self._seal(path, end, is_sealed=is_sealed)
         self._durable = {peer: self.received_through(peer) for peer in self._peers}

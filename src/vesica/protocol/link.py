@@ -168,7 +168,8 @@ class Link:
 
         With a `shape` it must hold one tensor of that shape and dtype; a dimension that is None may be any.
         `check` raises an error if the message is wrong in another way. A message enters the journal after all
-        checks: what is refused was not received, so the peer can correct it and send it again.
+        checks: one that is refused does not spoil this party's run, and another one is taken under its number. The
+        peer's own journal holds what it sent, and sends the same bytes again.
         One that does not come `within` so many seconds is a LateError, and the peer is given up for this run.
         """
         talk, sequence = self._talk, self.received + 1

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from vesica.data.text_files import parse_json
+from vesica.errors import RunFolderError, printable
 from vesica.privacy import Release
+from vesica.protocol.files import make_folder, writing_to
 from vesica.protocol.resumable import load, save_atomically
+
+_NUMBERED = re.compile(r"([0-9]{6}|[1-9][0-9]{6,})\.safetensors")
+_REMEDY = (
+    "restore it from a backup; without one its draws are gone, and starting again in a new folder is a second release "
+    "of these rows, whose epsilon adds to that of the first"
+)
 
 
 class ReleasedRows:
@@ -28,8 +40,10 @@ class ReleasedRows:
         self._ids = ids
         self._folder = folder
         self._draws: dict[str, Tensor] = {}
-        for path in [] if folder is None else sorted(folder.glob("*.safetensors")):
-            self._add(load(path))
+        paths = [] if folder is None else _paths(folder)
+        self._files = len(paths)
+        for path in paths:
+            self._add(*_read(path, self._draws))
 
     def __call__(self, rows: Tensor, represent: Callable[[Tensor], Tensor]) -> Tensor:
         """The released values of these rows of the table, (rows, dim); `represent` gives the exact ones."""
@@ -39,19 +53,68 @@ class ReleasedRows:
             return represent(rows)
         if new:
             exact = represent(torch.tensor(list(new.values()), dtype=torch.int64, device=rows.device))
-            self._keep({"ids": _packed(list(new)), "values": self.release(exact).cpu()})
+            self._keep(list(new), self.release(exact).cpu())
         return torch.stack([self._draws[id] for id in ids]).to(rows.device)
 
-    def _keep(self, draws: dict[str, Tensor]) -> None:
+    def _keep(self, ids: list[str], values: Tensor) -> None:
         if self._folder is not None:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            count = len(list(self._folder.glob("*.safetensors")))
-            save_atomically(self._folder / f"{count + 1:06d}.safetensors", draws)
-        self._add(draws)
+            with writing_to(self._folder):
+                make_folder(self._folder, mode=0o700)
+            path = self._folder / _name(self._files + 1)
+            if path.exists():  # its draws may have been sent
+                raise RunFolderError(
+                    f"{path} was written by another process meanwhile and is not replaced: "
+                    "wait for that process, then give the same command again"
+                )
+            save_atomically(path, {"ids": _packed(ids), "values": values})
+            self._files += 1
+        self._add(ids, values)
 
-    def _add(self, draws: dict[str, Tensor]) -> None:
-        ids = json.loads(draws["ids"].numpy().tobytes())
-        self._draws.update(zip(ids, draws["values"], strict=True))
+    def _add(self, ids: list[str], values: Tensor) -> None:
+        self._draws.update(zip(ids, values, strict=True))
+
+
+def _name(number: int) -> str:
+    return f"{number:06d}.safetensors"
+
+
+def _paths(folder: Path) -> list[Path]:
+    """The files of draws, in order: they are numbered from 1 without a gap."""
+    found = {path.name for path in folder.glob("*.safetensors")}
+    names = [_name(number) for number in range(1, len(found) + 1)]
+    for name in sorted(found.difference(names)):
+        if not _NUMBERED.fullmatch(name):
+            raise RunFolderError(
+                f"{folder} has a file {printable(name)}, which is no file of draws: "
+                "move it elsewhere and give the same command again"
+            )
+    for name in names:
+        if name not in found:
+            raise RunFolderError(f"{folder / name} is missing: {_REMEDY}")
+    return [folder / name for name in names]
+
+
+def _read(path: Path, known: Mapping[str, Tensor]) -> tuple[list[str], Tensor]:
+    """The ids and the values of one file. They must go together with the draws that are `known`."""
+    try:
+        return _checked(load(path, remedy=_REMEDY), known)
+    except ValueError as error:
+        raise RunFolderError(f"{path} is torn ({error}): {_REMEDY}") from error
+
+
+def _checked(draws: Any, known: Mapping[str, Tensor]) -> tuple[list[str], Tensor]:
+    match draws:
+        case {"ids": Tensor(dtype=torch.uint8) as packed, "values": Tensor(ndim=2) as values}:
+            ids = parse_json(packed.numpy().tobytes())
+        case _:
+            raise ValueError("it holds no ids and values")
+    if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
+        raise ValueError("its ids are no list of texts")
+    if len(ids) != len(values) or any(len(draw) != values.shape[1] for draw in islice(known.values(), 1)):
+        raise ValueError(f"its values are of shape {tuple(values.shape)}, which does not fit the ids or other files")
+    if len(set(ids)) < len(ids) or not known.keys().isdisjoint(ids):
+        raise ValueError("it has a second draw of a row")
+    return ids, values
 
 
 def _packed(ids: list[str]) -> Tensor:

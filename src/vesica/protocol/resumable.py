@@ -68,8 +68,9 @@ def save_atomically(path: Path, state: Any) -> None:
         save_file(tensors, partial, metadata)
 
 
-def load(path: Path) -> Any:
-    with _opened(path) as file:
+def load(path: Path, *, remedy: str = "start again in a new folder") -> Any:
+    """Read a state. One that is damaged is a RunFolderError, which ends with the `remedy`."""
+    with _opened(path, remedy) as file:
         text, tensors = file.metadata()["state"], {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if file.metadata()["checksum"] != str(_checksum(text, tensors)):
             raise ValueError("its checksum is another one")
@@ -84,20 +85,13 @@ def _checksum(text: str, tensors: Mapping[str, Tensor]) -> int:
     return checksum
 
 
-def _load_without_tensors(path: Path) -> dict[str, Any]:
-    """The parts of a state that have no tensors."""
-    with _opened(path) as file:
-        parts = dict(parse_json(file.metadata()["state"])["dict"])
-    return {name: unpack(part, {}) for name, part in parts.items() if name in ("links", "seconds")}
-
-
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _opened(path: Path, remedy: str = "start again in a new folder") -> Iterator[Any]:
     try:
         with safe_open(path, framework="pt") as file:
             yield file
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(f"{path} is torn ({error}): start again in a new folder") from error
+        raise RunFolderError(f"{path} is torn ({error}): {remedy}") from error
 
 
 @dataclass(frozen=True)
@@ -207,6 +201,7 @@ class Resumable:
         journal = self._talk.journal
         journal.sync()  # the messages first: a checkpoint must not know more than the journal
         state = {
+            "step": [self._talk.party, self._name],
             "position": position,
             "parts": {name: part.state_dict() for name, part in parts.items()},
             "links": {peer: [link.sent, link.received] for peer, link in self._links.items()},
@@ -227,13 +222,21 @@ class Past:
     seconds: float  # how long it had taken when the last of them was made
 
 
-def recall(folder: Path) -> Past:
+def recall(folder: Path, party: str) -> Past:
+    """Read how far this party's checkpoints reach, without their tensors. Refuse checkpoints of other parties."""
     reached: dict[str, tuple[int, int]] = {}
     seconds = 0.0
     for path in folder.glob("step-*.safetensors"):
-        state = _load_without_tensors(path)
-        seconds = max(seconds, state["seconds"])
-        for peer, (sent, received) in state["links"].items():
-            before = reached.get(peer, (0, 0))
-            reached[peer] = max(before[0], sent), max(before[1], received)
+        with _opened(path) as file:
+            parts = dict(parse_json(file.metadata()["state"])["dict"])
+            said = unpack(parts.get("step"), {})  # None in a run that an earlier version began
+            if said not in (None, [party, path.stem.removeprefix("step-")]):
+                raise RunFolderError(
+                    f"{path} is the checkpoint of another party or step than '{party}' has under that name: "
+                    "put the files back where they were, or start again in a new folder"
+                )
+            seconds = max(seconds, float(unpack(parts["seconds"], {})))
+            for peer, (sent, received) in dict(unpack(parts["links"], {})).items():
+                before = reached.get(peer, (0, 0))
+                reached[peer] = max(before[0], sent), max(before[1], received)
     return Past(reached, seconds)
