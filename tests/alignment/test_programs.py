@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -276,6 +277,17 @@ def test_other_rules_are_refused_before_anything_is_sent(theirs: Alignment, word
             }
         )
     assert [sender for sender, _, _ in talk.frames] == ["bank"]
+
+
+def test_a_long_rule_of_a_host_is_shortened_in_the_refusal() -> None:
+    def host(links: Mapping[str, Link]) -> None:
+        links["shop"].send("agreement", scalars={"terms": json.dumps({"parties": "x" * 200_000}), "run": "0" * 32})
+
+    with pytest.raises(AgreementError, match="'bank' aligns otherwise: its parties is 'xxx") as refusal:
+        Talk(["bank", "shop"]).run(
+            {"bank": host, "shop": lambda links: Alignment().guest(member("shop", PAIR, links, Rules()))}
+        )
+    assert len(str(refusal.value)) < 400
 
 
 def test_another_number_of_keys_is_refused() -> None:

@@ -130,6 +130,48 @@ def test_a_guest_that_means_something_else_refuses_and_names_it(field: str, valu
         agree(proposal(), replace(TERMS, **{field: value}))
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("method", "x" * 200_000), ("config", {"epochs": "x" * 200_000}), ("parties", ("x",) * 10_000)],
+)
+def test_what_a_host_means_is_shortened_in_the_refusal(field: str, value: object) -> None:
+    with pytest.raises(AgreementError, match=f"'bank' means another run: its {field} is") as refusal:
+        agree(proposal(replace(TERMS, **{field: value})), TERMS)
+    assert len(str(refusal.value)) < 500
+
+
+def test_of_many_settings_those_that_differ_are_named() -> None:
+    many = {f"setting-{number}": number for number in range(100)}
+    theirs, ours = (replace(TERMS, config={**many, **more}) for more in ({"setting-57": 0}, {"patience": 3}))
+    with pytest.raises(
+        AgreementError, match=r"its config is \{'setting-57': 0\}, here it is \{.*'patience': 3"
+    ) as refusal:
+        agree(proposal(theirs), ours)
+    assert "setting-56" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("task", "names", "expected"),
+    [
+        ("classification", (), "has 0 classes for classification with 3 labelled rows, expected 2 to 3"),
+        ("classification", ("yes",), "has 1 classes"),
+        ("classification", tuple("abcd"), "has 4 classes for classification with 3 labelled rows"),
+        ("regression", ("no", "yes"), "has 2 classes for regression with 3 labelled rows, expected 0 to 0"),
+    ],
+)
+def test_a_guest_refuses_a_number_of_classes_that_no_host_can_have(task: str, names, expected: str) -> None:
+    terms = replace(TERMS, task=task)
+    with pytest.raises(AgreementError, match=f"shop: the host's agreement {expected}"):
+        agree(replace(proposal(terms), task=Task(task, "auc", names)), terms)
+
+
+@pytest.mark.parametrize(("task", "names"), [("classification", tuple("abc")), ("regression", ())])
+def test_a_guest_takes_as_many_classes_as_there_are_labelled_rows(task: str, names) -> None:
+    terms = replace(TERMS, task=task)
+    results, _ = agree(replace(proposal(terms), task=Task(task, "auc", names)), terms)
+    assert results["shop"].task.classes == names
+
+
 @pytest.mark.parametrize("rows", [(0, 3), (-1, 0)])
 def test_rows_beyond_the_aligned_ones_are_refused(rows: tuple[int, ...]) -> None:
     with pytest.raises(AgreementError, match="rows beyond the 3 aligned ones"):

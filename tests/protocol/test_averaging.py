@@ -116,3 +116,29 @@ def test_weights_of_other_shapes_than_were_said_are_refused() -> None:
 
     with pytest.raises(ProtocolError, match="'weights' from 'a' have other shapes than it said"):
         talk.run({"host": lead, "a": cheat})
+
+
+@pytest.mark.parametrize("value", [9e14, -9e14, 1.1e5])
+def test_weights_that_would_overflow_in_training_are_refused_and_their_sender_is_named(value: float) -> None:
+    """Their mean is finite; the next step from it is not, and its own learning rate would get the blame."""
+    with pytest.raises(
+        ProtocolError, match=r"host: 'weights' from 'a' go up to .*, expected at most 1e[+]05: lower its"
+    ):
+        take_part(weights(1.0), {"a": {**weights(2.0), "bias": torch.full((3,), value)}, "b": weights(3.0)})
+
+
+def test_a_guest_refuses_weights_that_would_overflow_in_training() -> None:
+    def lead(links: Mapping[str, Link]) -> None:
+        links["a"].receive("shapes")
+        links["a"].send("group", scalars={"shared": True})
+        links["a"].receive("weights")
+        links["a"].send("weights", weights(9e13))
+
+    talk = Talk(["host", "a"])
+
+    def follow(links: Mapping[str, Link]) -> None:
+        me = Guest("a", TASK, ROWS, torch.empty(0), None, talk.talks["a"], links)
+        GuestAveraging(me, weights(1.0)).average()
+
+    with pytest.raises(ProtocolError, match=r"a: 'weights' from 'host' go up to 9e[+]14, expected at most 1e[+]05"):
+        talk.run({"host": lead, "a": follow})

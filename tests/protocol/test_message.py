@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from vesica.errors import InputError, ProtocolError
+from vesica.protocol import message as message_module
 from vesica.protocol.message import (
     MAX_ENTRIES,
     MAX_HEADER,
@@ -430,6 +431,29 @@ def peak_of(work: Callable[[], object]) -> int:
 def test_a_header_that_claims_more_than_is_there_allocates_nothing(shape: list[int], wire: str) -> None:
     frame = framed(header_of(shape, wire=wire), bytes(8))
     assert peak_of(lambda: refused(frame, "expected|cannot")) < 1_000_000
+
+
+NARROW_FORMS = [("float64", "int8"), ("float64", "float16"), ("float32", "bfloat16")]
+
+
+@pytest.mark.parametrize(("dtype", "wire"), NARROW_FORMS)
+@pytest.mark.parametrize("shapes", [[512], [256, 256], [8, 0, 504]])
+def test_values_that_are_larger_when_decoded_than_a_frame_may_be_are_refused_at_both_ends(
+    dtype: str, wire: Wire, shapes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frame of int8 values of float64 would otherwise take eight times its own size."""
+    tensors = {f"t{n}": torch.zeros(size, dtype=DTYPES[dtype]) for n, size in enumerate(shapes)}
+    frame = encode(Message("values", tensors), wire=wire)
+    most = 512 * DTYPES[dtype].itemsize
+    monkeypatch.setattr(message_module, "MAX_FRAME", most)
+    assert len(frame) < most
+    assert same_bits(decode(frame).tensors["t0"], tensors["t0"])
+    assert bytes(encode(Message("values", tensors), wire=wire)) == bytes(frame)
+
+    monkeypatch.setattr(message_module, "MAX_FRAME", most - 1)
+    refused(frame, f"expected values of at most {most - 1} bytes when decoded; got {most}")
+    with pytest.raises(ProtocolError, match=f"'values' would take {len(frame):,} bytes, and {most:,} when decoded"):
+        encode(Message("values", tensors), wire=wire)
 
 
 def test_a_header_of_nothing_but_brackets_stays_small_in_memory() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from vesica.alignment.points import MOST
+from vesica.data.text_files import shown
 from vesica.errors import AgreementError
 from vesica.protocol.link import Link
 
@@ -79,11 +80,11 @@ class Terms:
         try:
             theirs = dict(json.loads(said))
         except (TypeError, ValueError, RecursionError) as error:
-            raise AgreementError(f"what '{host}' proposes cannot be read ({error!r})") from error
+            raise AgreementError(f"what '{host}' proposes cannot be read ({shown(error)})") from error
         for name, ours in self._known().items():
             if theirs.get(name) != ours:
                 raise AgreementError(
-                    f"'{host}' aligns otherwise: its {name} is {theirs.get(name)!r}, here it is {ours!r}; "
+                    f"'{host}' aligns otherwise: its {name} is {shown(theirs.get(name))}, here it is {shown(ours)}; "
                     "give all parties the same rules"
                 )
 

@@ -14,10 +14,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from vesica.data.json_forms import check
 from vesica.data.preparation import Preparation
 from vesica.data.text_files import parse_json, shown
 from vesica.errors import InputError, RunFolderError
-from vesica.experiment.model_fields import check
+from vesica.experiment.model_fields import MODEL
 from vesica.metrics import Task
 from vesica.models import HEADS, AnyHead, EncoderSpec
 from vesica.privacy import Release
@@ -88,7 +89,7 @@ class PartyModel:
         about = parse_json((folder / "model.json").read_text())
         if isinstance(about, dict) and "release" not in about:
             raise ValueError("it was saved by an earlier version, which knew of no noise: train it again")
-        check(about)
+        check(about, MODEL)
         tensors = load_file(folder / "model.safetensors")
         preparation = _maybe(Preparation.from_json, about["preparation"])
         spec = _maybe(EncoderSpec.from_json, about["encoder"])

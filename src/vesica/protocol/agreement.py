@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vesica.data.text_files import shown
 from vesica.errors import AgreementError
 from vesica.metrics import Task
 from vesica.protocol.link import Link
@@ -54,8 +55,9 @@ class Terms:
     def check(self, theirs: Mapping[str, Any], *, host: str) -> None:
         for name, ours in self.to_json().items():
             if theirs.get(name) != ours:
+                there, here = _differing(theirs.get(name), ours)
                 raise AgreementError(
-                    f"'{host}' means another run: its {name} is {theirs.get(name)!r}, here it is {ours!r}; "
+                    f"'{host}' means another run: its {name} is {shown(there)}, here it is {shown(here)}; "
                     "give both parties the same settings and the same aligned rows"
                 )
 
@@ -109,7 +111,7 @@ class Agreement:
         dim = answer.scalars.get("dim")
         if type(dim) is not int or not 1 <= dim <= MOST_DIMENSIONS:
             raise AgreementError(
-                f"'{guest}' says that its representations have {dim!r} dimensions, expected 1 to {MOST_DIMENSIONS}"
+                f"'{guest}' says that its representations have {shown(dim)} dimensions, expected 1 to {MOST_DIMENSIONS}"
             )
 
     @classmethod
@@ -134,6 +136,7 @@ class Agreement:
                 f"the host's agreement does not say which rows each of label_counts {tuple(label_counts)} means"
             )
         labelled, validation = _positions(message, rows)
+        _check_classes(task, labelled=len(labelled))
         fewer = [_positions(message, rows, f"-{number}") for number in range(1, len(label_counts) + 1)]
         for count, (some, _) in zip(label_counts, fewer, strict=True):
             if len(some) != count or not torch.isin(some, labelled).all():
@@ -143,12 +146,33 @@ class Agreement:
         return cls(terms, said["run"], task, labelled, validation, tuple(fewer))
 
 
+def _differing(theirs: Any, ours: Any) -> tuple[Any, Any]:
+    """Of two objects the fields that differ, so that a shortened one still shows them; other values as they are."""
+    if not isinstance(theirs, dict) or not isinstance(ours, dict):
+        return theirs, ours
+    missing = object()
+    names = [name for name in {**ours, **theirs} if ours.get(name, missing) != theirs.get(name, missing)]
+    there, here = ({name: side[name] for name in names if name in side} for side in (theirs, ours))
+    return there, here
+
+
+def _check_classes(task: Task, *, labelled: int) -> None:
+    """A host refuses labels of one class, and fewer labelled aligned rows than classes, before it proposes anything."""
+    count = len(task.classes)
+    least, most = (2, labelled) if task.kind == "classification" else (0, 0)
+    if not least <= count <= most:
+        raise AgreementError(
+            f"the host's agreement has {count} classes for {task.kind} with {labelled} labelled rows, expected {least} "
+            f"to {most}: start both parties anew"
+        )
+
+
 def _said(message: Message) -> dict[str, Any]:
     try:
         said = json.loads(str(message.scalars["terms"]))
         classes, run = said["classes"], said["run"]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise AgreementError(f"the host's agreement cannot be read ({error!r})") from error
+        raise AgreementError(f"the host's agreement cannot be read ({shown(error)})") from error
     texts = isinstance(run, str) and isinstance(classes, list) and all(isinstance(name, str) for name in classes)
     if not texts or len(run) > LONGEST_NAME or len(set(classes)) < len(classes):
         raise AgreementError("the host's agreement has no proper name of the run, or classes that are not distinct")

@@ -16,6 +16,10 @@ from vesica.protocol.party import Guest, Host
 
 Weights = Mapping[str, Tensor]
 
+# Trained weights stay far below it. With larger ones a party could make the others' next step overflow, and these would
+# be told that their own learning rate is too high.
+LARGEST_WEIGHT = 1e5
+
 
 class GuestAveraging:
     """A guest's part: whether others have such weights as it has is settled once, in one exchange."""
@@ -33,8 +37,10 @@ class GuestAveraging:
 
     def _check(self, message: Message) -> None:
         if shapes_of(message.tensors) != shapes_of(self._weights):
-            host = self._me.host.peer
-            raise ProtocolError(f"'weights' from '{host}' have other shapes than those here: start both parties anew")
+            raise ProtocolError(
+                f"'weights' from '{self._me.host.peer}' have other shapes than those here: start both parties anew"
+            )
+        _check_size(self._me.host.peer, message)
 
 
 class HostAveraging:
@@ -76,8 +82,18 @@ class HostAveraging:
         def check(message: Message) -> None:
             if shapes_of(message.tensors) != self._shapes[guest]:
                 raise ProtocolError(f"'weights' from '{guest}' have other shapes than it said: start both parties anew")
+            _check_size(guest, message)
 
         return self._me.guests[guest].receive("weights", check=check).tensors
+
+
+def _check_size(peer: str, message: Message) -> None:
+    largest = max((float(weight.abs().max()) for weight in message.tensors.values() if weight.numel()), default=0.0)
+    if largest > LARGEST_WEIGHT:
+        raise ProtocolError(
+            f"'weights' from '{peer}' go up to {largest:.3g}, expected at most {LARGEST_WEIGHT:.0e}: "
+            "lower its learning rate"
+        )
 
 
 def shapes_of(weights: Weights) -> str:

@@ -32,7 +32,7 @@ INT64 = range(-(2**63), 2**63)
 MAX_ENTRIES = 256  # tensors, and scalars
 MAX_NAME = 128  # characters
 MAX_HEADER = 2**18  # bytes
-MAX_FRAME = 2**30  # bytes
+MAX_FRAME = 2**30  # bytes; also of the values when decoded, which narrow ones exceed
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,10 +107,10 @@ def encode(message: Message, *, wire: Wire = "float32") -> memoryview:
     layouts = [Layout.of(name, tensor, wire=wire) for name, tensor in message.tensors.items()]
     head = _head(message, layouts)
     starts, size = _places(layouts, after=len(head))
-    if size > MAX_FRAME:
+    if size > MAX_FRAME or _decoded_bytes(layouts) > MAX_FRAME:
         raise ProtocolError(
-            f"message {message.kind!r} would take {size:,} bytes and a frame has at most {MAX_FRAME:,}: "
-            "take a narrower wire, or fewer rows"
+            f"message {message.kind!r} would take {size:,} bytes, and {_decoded_bytes(layouts):,} when decoded, "
+            f"where {MAX_FRAME:,} are allowed: send fewer rows or columns"
         )
     frame, end = np.empty(size, dtype=np.uint8), len(head)
     frame[:end] = np.frombuffer(head, dtype=np.uint8)
@@ -132,6 +132,8 @@ def decode(frame: Buffer, *, max_bytes: int = MAX_FRAME) -> Message:
     if size != len(data):
         kind = short(header.kind)
         raise ProtocolError(f"message {kind}: expected {size} bytes by its header; got {len(data)}")
+    if (decoded := _decoded_bytes(header.layouts)) > MAX_FRAME:
+        raise ProtocolError(f"expected values of at most {MAX_FRAME} bytes when decoded; got {decoded}")
     if not data.flags.writeable or data.ctypes.data % ALIGNMENT:
         data = data.copy()
     tensors = {}
@@ -177,6 +179,11 @@ def _places(layouts: Iterable[Layout], *, after: int) -> tuple[list[int], int]:
         starts.append(end + -end % ALIGNMENT)
         end = starts[-1] + layout.nbytes
     return starts, end
+
+
+def _decoded_bytes(layouts: Iterable[Layout]) -> int:
+    """What the values of all tensors take in memory at the receiver."""
+    return sum(layout.decoded_bytes for layout in layouts)
 
 
 def _bytes_of(frame: Buffer, *, max_bytes: int | None) -> NDArray[np.uint8]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from vesica.models import AnyHead, Head
 from vesica.protocol.message import has_scalars
 from vesica.protocol.party import Guest, Host
+from vesica.protocol.pooling import check_codes
 from vesica.schema import ImageSchema
 
 _ROWS_A_MESSAGE = 100_000
@@ -66,4 +68,5 @@ def _receive(me: Host, guest: str, kind: str, *, rows: int) -> Tensor:
         return me.guests[guest].receive(kind, shape=(rows, me.head.dims[guest])).tensor
     schema = me.head.schemas[guest]
     dtype = torch.uint8 if isinstance(schema, ImageSchema) else torch.float32
-    return me.guests[guest].receive(kind, shape=(rows, *schema.row_shape), dtype=dtype).tensor
+    check = partial(check_codes, guest, schema=schema) if kind == "columns" else None
+    return me.guests[guest].receive(kind, shape=(rows, *schema.row_shape), dtype=dtype, check=check).tensor

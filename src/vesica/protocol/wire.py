@@ -83,6 +83,11 @@ class Layout:
     def nbytes(self) -> int:
         return prod(self.shape) * DTYPES[self.wire].itemsize + (4 * self.rows if self.by_row else 0)
 
+    @property
+    def decoded_bytes(self) -> int:
+        """What the values take in memory, in their own dtype: up to eight times what travels."""
+        return prod(self.shape) * DTYPES[self.dtype].itemsize
+
 
 def can_travel(tensor: object) -> bool:
     return isinstance(tensor, Tensor) and tensor.dtype in DTYPE_NAMES and tensor.layout == torch.strided
@@ -139,8 +144,10 @@ def _read_by_row(source: Tensor, layout: Layout) -> Tensor:
     if wrong.any():
         got = float(scales[wrong][0])
         raise ProtocolError(f"tensor {short(layout.name)}: expected scales from 0, finite; got {got}")
-    steps = scales.to(_working_dtype(layout)).unsqueeze(1)
-    return (values * steps).view(layout.shape).to(DTYPES[layout.dtype])
+    working = _working_dtype(layout)
+    # In place: an int8 tensor times a float one would first be copied as floats.
+    decoded = values.to(working).mul_(scales.to(working).unsqueeze(1))
+    return decoded.view(layout.shape).to(DTYPES[layout.dtype])
 
 
 def _split(part: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
