@@ -86,3 +86,17 @@ def test_a_link_stays_a_link_and_a_device_a_device(tmp_path: Path) -> None:
 def test_a_name_may_be_as_long_as_the_system_allows(tmp_path: Path) -> None:
     write_atomically(tmp_path / ("x" * 255), "x")
     assert [path.name for path in tmp_path.iterdir()] == ["x" * 255]
+
+
+@pytest.mark.parametrize("target", ["result", "pipe"])
+def test_an_error_of_another_file_is_not_said_to_be_of_the_one_that_is_written(target: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileNotFoundError) as refusal, replacing(tmp_path / target):
+        (tmp_path / "table").read_bytes()
+    assert refusal.value.filename == str(tmp_path / "table")
+    with (
+        pytest.raises(InputError, match=r"result cannot be written \(Read-only"),
+        replacing(tmp_path / "result") as own,
+    ):
+        raise OSError(errno.EROFS, "Read-only file system", str(own))
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
