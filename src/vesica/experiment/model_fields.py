@@ -38,7 +38,7 @@ class Texts:
     """An object of any fields, each a text."""
 
 
-class Optional(str):
+class Lacking(str):
     """A field that models of earlier versions lack."""
 
 
@@ -56,8 +56,8 @@ ENCODER = {
     "name": str,
     "dim": int,
     "schema": SCHEMA,
-    Optional("copies"): int,
-    Optional("output"): one_of(get_args(Output)),
+    Lacking("copies"): int,
+    Lacking("output"): one_of(get_args(Output)),
 }
 QUANTITY = {
     "column": str,
@@ -66,7 +66,7 @@ QUANTITY = {
     "center": float,
     "divisor": float,
     "indicator": bool,
-    Optional("clock"): bool,
+    Lacking("clock"): bool,
     "knots": [float],
     "scores": [float],
 }
@@ -86,8 +86,8 @@ HEAD = Either(
             "outputs": int,
             "hidden": [int],
             "join": one_of(JOINS),
-            Optional("optional"): [str],
-            Optional("fill"): one_of(get_args(Fill)),
+            Lacking("optional"): [str],
+            Lacking("fill"): one_of(get_args(Fill)),
         },
         "pooled": {"kind": str, "specs": [(str, ENCODER)], "outputs": int, "hidden": [int]},
         "linear": {"kind": str, "schemas": [(str, SCHEMA)], "outputs": int},
@@ -96,7 +96,7 @@ HEAD = Either(
             "schemas": [(str, SCHEMA)],
             "outputs": int,
             "reads": one_of(["columns", "bins"]),
-            Optional("library"): one_of(get_args(Library)),
+            Lacking("library"): one_of(get_args(Library)),
         },
     }
 )
@@ -155,7 +155,7 @@ def _check_fields(value: dict[str, Any], form: dict[str, Any], where: str) -> No
     for name, wanted in form.items():
         if name in value:
             check(value[name], wanted, where=name if where == "it" else f"{where}.{name}")
-        elif not isinstance(name, Optional):
+        elif not isinstance(name, Lacking):
             raise ValueError(f"{where} has no field '{name}'")
 
 
