@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
+import ssl
+from pathlib import Path
 
 import pytest
 
@@ -38,5 +41,27 @@ def test_what_the_system_refuses_is_one_sentence() -> None:
     assert str(refused_by_system(RuntimeError("I/O error: No space (os error 28)"))).startswith(
         "a file or standard output cannot be written (No space left on device)"
     )
-    for other in (ValueError("wrong"), OSError("of no number"), PartyError("failed (os error 28)")):
+    assert refused_by_system(OSError(errno.EIO, "broken"), Path("run")) is not None
+    for other in (
+        ValueError("wrong"),
+        OSError("of no number"),
+        OSError(errno.EIO, "of no file"),
+        PartyError("failed (os error 28)"),
+    ):
         assert refused_by_system(other) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ssl.SSLError(1, "[SSL: CERTIFICATE_VERIFY_FAILED]"),
+        socket.gaierror(-2, "Name or service not known"),
+        ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"),
+        TimeoutError(errno.ETIMEDOUT, "Connection timed out"),
+        BrokenPipeError(errno.EPIPE, "Broken pipe"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_of_a_network_is_not_said_to_be_of_a_file(error: OSError) -> None:
+    assert refused_by_system(error) is None
+    assert refused_by_system(error, Path("run")) is None

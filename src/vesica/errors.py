@@ -4,6 +4,8 @@ import difflib
 import errno
 import os
 import re
+import socket
+import ssl
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -58,19 +60,24 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_OF_NETWORKS = (ConnectionError, TimeoutError, socket.gaierror, socket.herror, ssl.SSLError)
 _CODE = re.compile(r"\(os error ([0-9]+)\)")  # in the messages of libraries written in Rust
 
 
 def refused_by_system(error: BaseException, path: Path | None = None) -> InputError | None:
     """What the system refused, such as a write to a full disk, as one sentence; None for any other error.
 
-    `path` is what was being written, where that is known.
+    `path` is what was being written, where that is known. An error of a network is none of a file.
     """
-    said = _CODE.search(str(error))
-    code = getattr(error, "errno", None) or (int(said[1]) if said else None)
-    if isinstance(error, VesicaError) or not isinstance(code, int):
+    if isinstance(error, (VesicaError, *_OF_NETWORKS)):
         return None
-    where = path or getattr(error, "filename", None) or "a file or standard output"
+    said = _CODE.search(str(error))
+    own = error.errno if isinstance(error, OSError) else None
+    code = own or (int(said[1]) if said else None)
+    filename = getattr(error, "filename", None)
+    if code is None or not (path or filename or said or code in _NO_ROOM):
+        return None
+    where = path or filename or "a file or standard output"
     if isinstance(where, bytes):
         where = os.fsdecode(where)
     remedy = "make room for it" if code in _NO_ROOM else "mend that, or give another place"

@@ -223,13 +223,13 @@ FILES = {
     ),
     "a CSV that is no table": Case(RUN, ("bank.csv",), write("bank.csv", b"\x00\xff\x13\x37" * 99)),
     "a Parquet that is none": Case(RUN, ("shop.parquet cannot be read as a Parquet",), write("shop.parquet", b"PAR1")),
-    "an NPZ that is none": Case(RUN, ("camera.npz cannot be read as a NPZ",), write("camera.npz", b"PK\x03\x04")),
+    "an NPZ that is none": Case(RUN, ("camera.npz cannot be read as an NPZ",), write("camera.npz", b"PK\x03\x04")),
     "an NPZ that claims a petabyte": Case(
-        RUN, ("camera.npz cannot be read as a NPZ", "claims the shape (1125899906842624,)"), npz(b"(120,)", PETABYTE)
+        RUN, ("camera.npz cannot be read as an NPZ", "claims the shape (1125899906842624,)"), npz(b"(120,)", PETABYTE)
     ),
-    "an NPZ packed in an unknown way": Case(RUN, ("camera.npz cannot be read as a NPZ", "method 77"), zipped(10, 77)),
+    "an NPZ packed in an unknown way": Case(RUN, ("camera.npz cannot be read as an NPZ", "method 77"), zipped(10, 77)),
     "an NPZ of an unknown version": Case(RUN, ("camera.npz cannot be read", "zip file version"), zipped(6, 99)),
-    "an NPZ that is encrypted": Case(RUN, ("camera.npz cannot be read as a NPZ", "is encrypted"), zipped(8, 1)),
+    "an NPZ that is encrypted": Case(RUN, ("camera.npz cannot be read as an NPZ", "is encrypted"), zipped(8, 1)),
     "an NPZ of objects": Case(RUN, ("camera.npz cannot be read", "Python objects"), camera(z=np.array([{}] * 120))),
     "a CSV that is packed": Case(RUN, ("bank.csv is packed", "unpack it"), write("bank.csv", gzip.compress(b"a\n"))),
     "a CSV with a name of two lines": Case(
@@ -406,7 +406,7 @@ PLACES = {
         f"{RUN} --out run", ("was begun by another version of Vesica",), unfinished(format=1)
     ),
     "a folder of something else": Case(f"{RUN} --out .", ("no run folder", "run.json")),
-    "a folder of another run": Case(f"{RUN} --out run", ("holds another run", '"pooled" there'), unfinished()),
+    "a folder of another run": Case(f"{RUN} --out run", ("holds another run", "'pooled' there"), unfinished()),
     "a torn run folder": Case(f"{RUN} --out run", ("run.json is torn",), torn(b'{"for')),
     "a run folder that says nothing": Case(f"{RUN} --out run", ("run.json is torn",), torn(b"[]")),
     "a run folder nested without end": Case(f"{RUN} --out run", ("run.json is torn", "deep"), torn(b"[" * 10**5)),

@@ -55,7 +55,7 @@ def patched(path: Path, *, at: int, value: int, size: int = 2) -> Path:
 
 
 ARRAY = npy(np.arange(4.0))
-VERSION, FLAGS, METHOD, UNPACKED_SIZE = 6, 8, 10, 24  # where these fields are
+VERSION, FLAGS, METHOD, PACKED_SIZE, UNPACKED_SIZE = 6, 8, 10, 20, 24  # where these fields are
 LIES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "more elements than any machine holds": (
         lambda path: packed(path, ("x.npy", claims("<f8", "(1125899906842624,)"))),
@@ -87,6 +87,24 @@ LIES: dict[str, tuple[Callable[[Path], Path], str]] = {
         lambda path: patched(packed(path, ("x.npy", ARRAY)), at=VERSION, value=99),
         "zip file version 9.9",
     ),
+    "records": (
+        lambda path: packed(path, ("x.npy", npy(np.zeros(2, [("a", "U1")])))),
+        "'x' holds records: save each of their fields",
+    ),
+    "text that is not Unicode": (
+        lambda path: packed(path, ("x.npy", npy(np.frombuffer(b"\xff" * 8, "<U1")))),
+        "'x' holds text that is not Unicode",
+    ),
+    "text that is not Unicode, the other way round": (
+        lambda path: packed(path, ("x.npy", npy(np.frombuffer(b"\0\x11\0\0", ">U1").reshape(1, 1)))),
+        "'x' holds text that is not Unicode",
+    ),
+    "arrays that are larger together than the file": (
+        lambda path: patched(
+            packed(path, ("x.npy", ARRAY), method=zipfile.ZIP_DEFLATED), at=PACKED_SIZE, value=2**16, size=4
+        ),
+        "its arrays claim to be larger than the file",
+    ),
     "a size beyond the file": (
         lambda path: patched(packed(path, ("x.npy", ARRAY)), at=UNPACKED_SIZE, value=2**31, size=4),
         "claims to hold 2,147,483,648 bytes in",
@@ -98,7 +116,7 @@ LIES: dict[str, tuple[Callable[[Path], Path], str]] = {
 def test_a_file_that_claims_what_it_does_not_hold_is_refused(tmp_path: Path, name: str) -> None:
     write, words = LIES[name]
     path = write(tmp_path / "lies.npz")
-    with pytest.raises(InputError, match=rf"lies.npz cannot be read as a NPZ table \(.*{words}.*\); check that it is"):
+    with pytest.raises(InputError, match=rf"lies.npz cannot be read as an NPZ table \(.*{words}.*\); check that it is"):
         read_arrays(path)
 
 

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from vesica.alignment.key_files import read_keys
-from vesica.data import csv_files, parquet_files
+from vesica.data import csv_files
 from vesica.data.ids import Key, Rules, text_of
 from vesica.data.reading import read_table, table_from, table_from_arrays
 from vesica.data.table import Table, Text
@@ -403,22 +403,6 @@ def test_a_packed_csv_is_refused_and_not_unpacked(tmp_path: Path, pack: Callable
     path.write_bytes(pack(b"id,x\n1,2\n"))
     for read in (lambda: read_table(path, id="id"), lambda: read_keys(path, ["id"])):
         with pytest.raises(InputError, match=r"t\.csv is packed, not a CSV table: unpack it first"):
-            read()
-
-
-def test_a_parquet_file_with_more_rows_than_its_size_allows_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "t.parquet"
-    pl.DataFrame({"id": range(10**5), "x": [0] * 10**5}).write_parquet(path)
-    assert len(read_table(path, id="id")) == 10**5
-    monkeypatch.setattr(parquet_files, "ALWAYS_TAKEN", 10**4)
-    monkeypatch.setattr(parquet_files, "VALUES", 0)
-    monkeypatch.setattr(pl, "read_parquet", None)  # nothing of it is unpacked
-    for read in (lambda: read_table(path, id="id"), lambda: read_keys(path, ["id"])):
-        with pytest.raises(
-            InputError, match=r"t\.parquet claims 100,000 rows of [12] columns, which a file of its size"
-        ):
             read()
 
 

@@ -85,3 +85,30 @@ def test_in_a_folder_that_all_can_read_nobody_else_reads_what_a_run_keeps(tmp_pa
     folder.finish({}, drop_journals_of=())
     assert modes(tmp_path / "run") == {"run.json": 0o600, "result.json": 0o600, "shop": 0o700}
     folder.close()
+
+
+def test_what_a_kill_left_half_written_is_removed_when_the_run_goes_on_and_when_it_ends(tmp_path: Path) -> None:
+    """Also in the folders of parties: it may be the secret that all random numbers of a party follow from."""
+    folder = RunFolder(tmp_path / "run", RUN)
+    left = [folder.path / ".p1.run.json.partial", folder.journal("shop") / ".p2.secret.partial"]
+    left[1].parent.mkdir()
+    kept = folder.party("shop") / "a.partial"
+
+    def leave() -> None:
+        for path in (*left, kept):
+            path.write_bytes(b"half")
+
+    leave()
+    with pytest.raises(RunFolderError, match="in use by another process"):
+        RunFolder(tmp_path / "run", RUN)
+    assert all(path.exists() for path in left)  # they may be of who holds the folder
+    folder.close()
+    with pytest.raises(RunFolderError, match="holds another run"):
+        RunFolder(tmp_path / "run", RUN | {"method": "pooled"})
+    assert all(path.exists() for path in left)
+    folder = RunFolder(tmp_path / "run", RUN)
+    assert [path.exists() for path in (*left, kept)] == [False, False, True]
+    leave()
+    folder.finish({}, drop_journals_of=())
+    assert [path.exists() for path in (*left, kept)] == [False, False, True]
+    folder.close()

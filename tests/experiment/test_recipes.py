@@ -1,6 +1,8 @@
 """Recipes: cases have folders of their own; what is finished is read, with where and when it came about."""
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -214,3 +216,45 @@ def test_a_case_sets_how_long_representations_are_and_who_is_absent() -> None:
     assert done.line["config"]["encoders"]["guest-1"][1] == 8
     assert done.line["missing"] == ["guest-2"]
     assert done.line["bytes"]["payload"] == 50 * 8 * 4
+
+
+def test_recipes_that_write_to_one_file_at_once_lose_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+
+    def write(writer: int) -> None:
+        for number in range(60):
+            runner.add_line(path, f"{writer} {number}")
+
+    with ThreadPoolExecutor() as pool:  # each call opens the file anew, as processes do
+        list(pool.map(write, range(3)))
+    lines = [tuple(map(int, line.split())) for line in path.read_text().splitlines()]
+    assert sorted(lines) == [(writer, number) for writer in range(3) for number in range(60)]
+
+
+def test_a_line_is_added_once_and_on_a_line_of_its_own_and_the_file_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    runner.add_line(path, "one")
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_text("one\nhalf a li")  # as a power cut leaves it
+    path.chmod(0o664)
+    for line in ("one", "two", "two"):
+        runner.add_line(path, line)
+    assert path.read_text() == "one\nhalf a li\ntwo\n"
+    assert path.stat().st_mode & 0o777 == 0o664
+
+
+def test_a_line_that_does_not_reach_the_disk_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, write = tmp_path / "lines.jsonl", os.write
+    runner.add_line(path, "one")
+
+    def fill(file: int, data: memoryview) -> int:
+        if len(data) < 1000:
+            raise OSError(28, "No space left on device")
+        return write(file, data[:500])
+
+    monkeypatch.setattr(os, "write", fill)
+    with pytest.raises(InputError, match=r"lines\.jsonl cannot be written \(No space left on device\): make room"):
+        runner.add_line(path, "x" * 1000)
+    assert path.read_text() == "one\n"

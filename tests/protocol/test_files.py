@@ -101,3 +101,17 @@ def test_the_names_of_all_folders_that_are_made_reach_the_disk(tmp_path: Path, d
     disk.clear()
     make_folder(tmp_path / "one" / "two" / "three")  # whoever made it may have been killed before it was synced
     assert disk == [("synced", "two")]
+
+
+@pytest.mark.parametrize("target", ["result", "pipe"])
+def test_an_error_of_another_file_is_not_said_to_be_of_the_one_that_is_written(target: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileNotFoundError) as refusal, replacing(tmp_path / target):
+        (tmp_path / "table").read_bytes()
+    assert refusal.value.filename == str(tmp_path / "table")
+    with (
+        pytest.raises(InputError, match=r"result cannot be written \(Read-only"),
+        replacing(tmp_path / "result") as own,
+    ):
+        raise OSError(errno.EROFS, "Read-only file system", str(own))
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]

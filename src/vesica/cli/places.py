@@ -1,5 +1,6 @@
 """Where a command writes to: refused before anything is computed."""
 
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +16,14 @@ def refuse_unwritable(file: Path | str | None, *, report: Path | None = None) ->
             _refuse_directory(path)
             if not path.parent.is_dir():
                 raise InputError(f"there is no directory {path.parent} to write {path.name} to: make it first")
+            if path.is_file() or not path.exists():  # a device or a pipe is written to directly
+                _refuse_locked(path.resolve().parent)  # where a link leads to
     if report is not None:
         with usable(report):
             _refuse_directory(report)
             refuse_below_a_file(report)
+            if report.is_file() or not report.exists():
+                _refuse_locked(next(parent for parent in report.resolve().parents if parent.exists()))
 
 
 def refuse_below_a_file(path: Path) -> None:
@@ -36,6 +41,12 @@ def usable(path: Path) -> Iterator[None]:
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path} cannot be used ({reason}): give another place") from error
+
+
+def _refuse_locked(folder: Path) -> None:
+    """A file is first written beside the one that it replaces, so the folder must take new files."""
+    with tempfile.TemporaryFile(prefix=".", suffix=".partial", dir=folder):
+        pass
 
 
 def _refuse_directory(path: Path) -> None:

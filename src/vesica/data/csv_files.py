@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vesica.data.ids import Key
+from vesica.data.text_files import is_utf8
 from vesica.errors import InputError
 
 if TYPE_CHECKING:
@@ -134,7 +135,5 @@ def unreadable(path: Path, kind: str, fault: Exception) -> InputError:
 
 def require_utf8_name(path: Path) -> None:
     """Polars opens no other file."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        raise InputError(f"the path {path} is not UTF-8, as the reader of tables needs it; rename it") from None
+    if not is_utf8(path):
+        raise InputError(f"the path {path} is not UTF-8, as the reader of tables needs it; rename it")

@@ -31,7 +31,7 @@ class Texts:
     """An object of any fields, each a text."""
 
 
-class Optional(str):
+class Lacking(str):
     """A field that models of earlier versions lack."""
 
 
@@ -75,7 +75,7 @@ def _check_fields(value: dict[str, Any], form: dict[str, Any], where: str) -> No
     for name, wanted in form.items():
         if name in value:
             check(value[name], wanted, where=name if where == "it" else f"{where}.{name}")
-        elif not isinstance(name, Optional):
+        elif not isinstance(name, Lacking):
             raise ValueError(f"{where} has no field '{name}'")
 
 

@@ -3,6 +3,7 @@
 import io
 import math
 import os
+import sys
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ def read_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, Arr
         except FAULTS as fault:
             reason = str(fault).partition("\n")[0].rstrip(".") or type(fault).__name__
             raise InputError(
-                f"{path} cannot be read as a NPZ table ({reason}); check that it is one, as numpy.savez writes it"
+                f"{path} cannot be read as an NPZ table ({reason}); check that it is one, as numpy.savez writes it"
             ) from fault
 
 
@@ -77,6 +78,8 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Array
             shape, _, dtype = _HEADERS[version](beginning)
         except (SyntaxError, TokenError, RecursionError, MemoryError) as fault:  # a header is a Python literal
             raise ValueError(f"{name!r} has a header that is none") from fault
+        if dtype.names is not None or dtype.subdtype is not None:
+            raise ValueError(f"{name!r} holds records: save each of their fields as an array of its own")
         if dtype.hasobject:
             raise ValueError(f"{name!r} holds Python objects: save it as numbers or text")
         held = member.file_size - beginning.tell()
@@ -84,4 +87,11 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Array
             raise ValueError(f"{name!r} claims the shape {shape} of type {dtype} and has {held:,} bytes")
     with archive.open(member) as packed:
         array: Array = np.lib.format.read_array(packed, allow_pickle=False)
-        return array
+    if array.dtype.kind == "U" and _codes(array).max(initial=0) > sys.maxunicode:
+        raise ValueError(f"{name!r} holds text that is not Unicode")
+    return array
+
+
+def _codes(texts: Array) -> Array:
+    """The numbers of all their characters; NumPy does not check them, and Python's texts cannot hold every number."""
+    return texts.ravel(order="K").view(np.dtype("u4").newbyteorder(texts.dtype.byteorder))

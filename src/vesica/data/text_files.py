@@ -54,6 +54,15 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def is_utf8(path: Path) -> bool:
+    """Whether libraries can open it that take no other names."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _check_nesting(text: str) -> None:
     depth = dots = 0
     for match in _WORDS.finditer(text):

@@ -1,14 +1,16 @@
 """`python -m vesica.experiment PAPER TABLE`: recipes on a machine that has torch and little else."""
 
 import argparse
+import fcntl
 import json
 import os
+import stat
 import sys
 from pathlib import Path
 
 from vesica.errors import VesicaError, printable
 from vesica.experiment.recipes import find_recipe, reproduce
-from vesica.protocol.files import write_atomically
+from vesica.protocol.files import sync, writing_to
 
 
 def main() -> int:
@@ -48,9 +50,36 @@ def main() -> int:
 
 
 def add_line(path: Path, line: str) -> None:
-    """Once: a recipe that goes on yields the runs it has finished again."""
-    if not path.exists() or line not in path.read_text().splitlines():
-        write_atomically(path, (path.read_text() if path.exists() else "") + line + "\n")
+    """Append a line, unless the file has it: a recipe that goes on yields the runs it has finished again.
+
+    Several recipes may write to one file at the same time. The line is in it as a whole or not at all.
+    """
+    with writing_to(path):
+        is_new = not path.exists()
+        with open(path, "ab", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a device or a pipe has no lines to look at
+                file.write(line.encode() + b"\n")
+                return
+            fcntl.flock(file, fcntl.LOCK_EX)
+            content = path.read_bytes()
+            if line.encode() in content.splitlines():
+                return
+            gap = b"" if content.endswith(b"\n") or not content else b"\n"
+            _append(file.fileno(), gap + line.encode() + b"\n", end=len(content))
+        if is_new:
+            sync(path.resolve().parent)
+
+
+def _append(file: int, data: bytes, *, end: int) -> None:
+    """Write all of it, or cut the file back to where it ended."""
+    try:
+        left = memoryview(data)
+        while left:  # after a short write the next one says why
+            left = left[os.write(file, left) :]
+        os.fsync(file)
+    except BaseException:
+        os.ftruncate(file, end)
+        raise
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from vesica.data.text_files import parse_json
+from vesica.data.text_files import is_utf8, parse_json, shown
 from vesica.errors import RunFolderError
 from vesica.protocol.files import make_folder, write_atomically
 
@@ -26,7 +26,7 @@ class RunFolder:
 
     def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
         self.path = path
-        if not _is_utf8(path):  # the models in it could not be read again
+        if not is_utf8(path.absolute()):  # the models in it could not be read again
             raise RunFolderError(f"the path {path} is not UTF-8, as the reader of models needs it: give another folder")
         try:
             if path.exists() and not path.is_dir():
@@ -37,6 +37,7 @@ class RunFolder:
             raise RunFolderError(f"{path} cannot be used ({error.strerror}): give another folder") from error
         self._lock = self._take_lock()
         try:
+            self._remove_partial_files()
             if self._is_begun():  # perhaps by another process, a moment ago
                 self._check(run)
             else:
@@ -59,6 +60,7 @@ class RunFolder:
         write_atomically(self.path / "result.json", json.dumps(result, indent=1, allow_nan=False))
         for name in drop_journals_of:
             shutil.rmtree(self.journal(name))
+        self._remove_partial_files()
         (self.path / _LOCK).unlink(missing_ok=True)  # whoever locks it now finds the result and leaves
 
     def close(self) -> None:
@@ -68,6 +70,11 @@ class RunFolder:
         """Whether it holds anything but a lock and what a kill left half written."""
         found = self.path.iterdir() if self.path.exists() else ()
         return any(path.name != _LOCK and path.suffix != ".partial" for path in found)
+
+    def _remove_partial_files(self) -> None:
+        """What a kill left half written may be a secret or a model, and nobody reads it again."""
+        for path in list(self.path.rglob(".*.partial")):
+            path.unlink(missing_ok=True)
 
     def _take_lock(self) -> int:
         try:
@@ -96,7 +103,7 @@ class RunFolder:
         for key, value in ours.items():
             if there.get(key) != value:
                 raise RunFolderError(
-                    f"{self.path} holds another run: {key} is {_short(there.get(key))} there and {_short(value)} here; "
+                    f"{self.path} holds another run: {key} is {shown(there.get(key))} there and {shown(value)} here; "
                     "give another folder, or the same command as before to go on"
                 )
 
@@ -122,16 +129,3 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """JSON lines."""
     write_atomically(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
-
-
-def _is_utf8(path: Path) -> bool:
-    try:
-        str(path.absolute()).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from vesica.data.features import VALUES
-from vesica.data.json_forms import Either, Maybe, Optional, Texts, one_of
+from vesica.data.json_forms import Either, Lacking, Maybe, Texts, one_of
 from vesica.metrics import METRICS
 from vesica.models import HEADS, JOINS
 from vesica.models.head import Fill
@@ -20,7 +20,7 @@ QUANTITY = {
     "center": float,
     "divisor": float,
     "indicator": bool,
-    Optional("clock"): bool,
+    Lacking("clock"): bool,
     "knots": [float],
     "scores": [float],
 }
@@ -40,8 +40,8 @@ HEAD = Either(
             "outputs": int,
             "hidden": [int],
             "join": one_of(JOINS),
-            Optional("optional"): [str],
-            Optional("fill"): one_of(get_args(Fill)),
+            Lacking("optional"): [str],
+            Lacking("fill"): one_of(get_args(Fill)),
         },
         "pooled": {"kind": str, "specs": [(str, ENCODER)], "outputs": int, "hidden": [int]},
         "linear": {"kind": str, "schemas": [(str, SCHEMA)], "outputs": int},
@@ -50,7 +50,7 @@ HEAD = Either(
             "schemas": [(str, SCHEMA)],
             "outputs": int,
             "reads": one_of(["columns", "bins"]),
-            Optional("library"): one_of(get_args(Library)),
+            Lacking("library"): one_of(get_args(Library)),
         },
     }
 )

@@ -21,11 +21,17 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def writing_to(path: Path) -> Iterator[None]:
-    """Raise InputError, in one sentence, where the system refuses to write, as when the disk is full."""
+def writing_to(path: Path, *, only: Path | None = None) -> Iterator[None]:
+    """Raise InputError, in one sentence, where the system refuses to write, as when the disk is full.
+
+    With `only`, an error that names another file than this one stays as it is.
+    """
     try:
         yield
     except Exception as error:
+        named = getattr(error, "filename", None)
+        if only is not None and named not in (None, str(only), os.fsencode(only)):
+            raise
         refusal = refused_by_system(error, path)
         if refusal is None:
             raise
@@ -47,24 +53,28 @@ def make_folder(path: Path, *, mode: int = 0o777) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield an empty file beside `path`, which takes its place when the block ends well and is removed otherwise.
 
-    Only its owner can read it. Raise InputError where the system refuses, as when the disk is full.
+    Only its owner can read it. Raise InputError where the system refuses to write it, as when the disk is full. What
+    the block does with other files is the caller's own.
     """
     if path.exists() and not path.is_file():  # a device or a pipe, such as /dev/stdout, is written to directly
-        with writing_to(path):
+        with writing_to(path, only=path):
             yield path
         return
     with writing_to(path):
         target = path.resolve()  # a symbolic link stays one
         handle, name = tempfile.mkstemp(prefix=".", suffix=f".{target.name[-40:]}.partial", dir=target.parent)
         os.close(handle)
-        partial = Path(name)
-        try:
+    partial = Path(name)
+    try:
+        with writing_to(path, only=partial):
             yield partial
+        with writing_to(path):
             sync(partial)
             partial.replace(target)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    with writing_to(path):
         sync(target.parent)
 
 

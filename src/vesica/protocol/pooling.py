@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vesica.data.features import FIRST, MOST_CATEGORIES
-from vesica.data.json_forms import Either, Optional, check, one_of
+from vesica.data.json_forms import Either, Lacking, check, one_of
 from vesica.data.text_files import parse_json, shown
 from vesica.errors import InputError, ProtocolError
 from vesica.models import EncoderSpec
@@ -35,8 +35,8 @@ ENCODER = {
     "name": str,
     "dim": int,
     "schema": SCHEMA,
-    Optional("copies"): int,
-    Optional("output"): one_of(get_args(Output)),
+    Lacking("copies"): int,
+    Lacking("output"): one_of(get_args(Output)),
 }
 
 

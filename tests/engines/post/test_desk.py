@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 
 from conversations import HandClock
 from engines.post.desks import carry, make_desks, mark_of, receive, send, sit_down
+from vesica.engines.post import inbox as inboxes
 from vesica.engines.post.desk import Desk, WaitingForFile
-from vesica.engines.post.envelope import PostError
+from vesica.engines.post.envelope import Envelope, PostError
 from vesica.engines.post.folder import DeskFolder
 from vesica.errors import LateError, RunFolderError
 from vesica.protocol.journal import Journal
@@ -338,3 +340,48 @@ def test_two_runs_share_a_desk(folders: dict[str, DeskFolder]) -> None:
         assert receive(shop, "bank", 1) == run.encode()
         assert shop.refused() == []
     assert [path.name for path in folders["bank"].leaving("second")] == ["second.bank.shop.000001.post"]
+
+
+def test_many_files_with_names_of_this_run_hide_no_message_and_are_summed_up(
+    folders: dict[str, DeskFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who can put files into the inbox knows the names of the run and of the parties."""
+    bank, shop = sit_down(folders["bank"]), sit_down(folders["shop"])
+    monkeypatch.setattr(inboxes, "MOST_OF_A_SENDER", 30)
+    monkeypatch.setattr(inboxes, "MOST_SAID", 5)
+    for number in range(1, 41):
+        send(bank, "shop", number, b"%d" % number)
+    carry(folders["bank"], folders["shop"])
+    for number in range(41, 141):
+        (folders["shop"].inbox / f"first.bank.shop.{number:06d}.post").write_text("nobody signed this")
+    read, opened = Envelope.read, []
+
+    def counted(path: Path) -> Envelope:
+        opened.append(path)
+        return read(path)
+
+    monkeypatch.setattr(Envelope, "read", counted)
+    for number in range(1, 41):
+        opened.clear()
+        assert receive(shop, "bank", number) == b"%d" % number
+        assert len(opened) <= 32  # what is new within reach, and the message itself
+    with pytest.raises(PostError, match=r"000041\.post is no message"):
+        receive(shop, "bank", 41)
+    said = shop.refused()
+    assert len(said) == 5 + 2
+    assert re.search(r"inbox has [0-9]+ more files that were refused: remove what no run needs", said[-2])
+    assert re.search(r"inbox has 110 more files that are called as messages of the run 'first', and were not", said[-1])
+
+
+def test_a_flood_from_one_sender_leaves_room_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inboxes, "MOST_OF_A_SENDER", 5)
+    folder = make_desks(tmp_path, "bank", "shop", "hospital")["bank"]
+    for sender in ("shop", "hospital"):
+        for number in range(1, 21 if sender == "shop" else 4):
+            (folder.inbox / f"first.{sender}.bank.{number:06d}.post").write_text("nobody signed this")
+    senders = folder.cards(["shop", "hospital"])
+    inbox = inboxes.Inbox(folder, mark_of(folder), folder.identity(), senders=senders)
+    inbox.look(next_of={"shop": 10})
+    said = " ".join(inbox.refused())
+    assert [f"hospital.bank.00000{number}" in said for number in (1, 2, 3)] == [True] * 3
+    assert [number for number in range(1, 21) if f"shop.bank.{number:06d}" in said] == [8, 9, 10, 11, 12]

@@ -67,7 +67,7 @@ class Desk:
         self._session = self._notes.session
         if self._me.name != self._host and self._notes.fresh(self._me.name) is None:
             self._notes.hear(self._me.name, secrets.token_hex(32))
-        self._inbox.look()
+        self._inbox.look(next_of=self._next())
         for peer in self._peers:
             sent = range(1, journal.sent_through(peer) + 1)
             # A journal drops only what a peer held: so much it said before, in files that are gone by now.
@@ -91,7 +91,7 @@ class Desk:
     ) -> memoryview:
         wanted = file_name(self._mark.run, sender, self._me.name, sequence)
         while True:
-            self._inbox.look()
+            self._inbox.look(next_of={**self._next(), sender: sequence})
             letter, stale = self._find(sender, sequence)
             if letter is not None:
                 return self._inbox.open(letter)
@@ -122,6 +122,10 @@ class Desk:
         self._remove_received(lambda letter: True)
 
     # What has come.
+
+    def _next(self) -> dict[str, int]:
+        """The number of the next message of each peer, as far as the journal knows."""
+        return {peer: self._journal.received_through(peer) + 1 for peer in self._peers}
 
     def _find(self, sender: str, number: int) -> tuple[Letter | None, PostError | None]:
         """The message, if it is there; if not, what is wrong with one that is there in its stead."""

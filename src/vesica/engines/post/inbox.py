@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +11,8 @@ from vesica.engines.post.envelope import Envelope, Header, Mark, PostError, name
 from vesica.engines.post.folder import DeskFolder
 from vesica.engines.post.keys import Card, Identity
 
+MOST_OF_A_SENDER = 1000  # files that have the name of a message of this sender: so many are looked into
+MOST_SAID = 20  # files that were refused are named one by one, up to so many
 MOST_OTHERS = 1000  # files that have no name of this run's messages: so many are looked into
 
 
@@ -28,7 +31,8 @@ class _Refused(NamedTuple):
 class Inbox:
     """Knows a message by what its sender signed. Files of other runs are left alone.
 
-    Strangers may fill an inbox: of a file that no sender has signed only the first few thousand bytes are read.
+    Strangers may fill an inbox: of a file that no sender has signed only the first few thousand bytes are read. Of
+    each sender those files come first whose numbers are closest to the next message, and only so many are read.
     """
 
     def __init__(self, folder: DeskFolder, mark: Mark, me: Identity, *, senders: Mapping[str, Card]) -> None:
@@ -36,14 +40,23 @@ class Inbox:
         self._letters: dict[Path, Letter] = {}
         self._seen: dict[Path, tuple[int, ...]] = {}
         self._refused: dict[Path, _Refused] = {}
-        self._others = 0
+        self._others = self._far = 0
 
-    def look(self) -> None:
-        """Read what is new since the last time, first what has the name of a message to this party in this run."""
-        arrived = self._folder.arrived()
-        expected = tuple(f"{self._mark.run}.{sender}.{self._me.name}." for sender in self._senders)
-        ours = [path for path in arrived if named(path) and path.name.startswith(expected)]
-        others = sorted(set(arrived) - set(ours))
+    def look(self, *, next_of: Mapping[str, int] | None = None) -> None:
+        """Read what is new since the last time, first what has the name of a message to this party in this run.
+
+        `next_of` has the number of each sender's next message, where it is not the first.
+        """
+        others = self._folder.arrived()
+        ours: list[Path] = []
+        self._far = 0
+        for sender in self._senders:
+            start = f"{self._mark.run}.{sender}.{self._me.name}."
+            called = [path for path in others if path.name.startswith(start) and named(path)]
+            called.sort(key=partial(_distance, number=(next_of or {}).get(sender, 1)))
+            ours += called[:MOST_OF_A_SENDER]
+            self._far += len(called[MOST_OF_A_SENDER:])
+            others = sorted(set(others) - set(called))
         self._others = len(others)
         for path in ours + others[:MOST_OTHERS]:
             try:
@@ -74,8 +87,18 @@ class Inbox:
         del self._letters[letter.path]
 
     def refused(self) -> list[str]:
-        """A sentence for each file that is of no run here."""
-        said = [str(fault) for _, fault in self._refused.values()]
+        """A sentence for each file that is of no run here; of many, one for all that are left."""
+        said = [str(fault) for _, fault in list(self._refused.values())[:MOST_SAID]]
+        if len(self._refused) > MOST_SAID:
+            said.append(
+                f"{self._folder.inbox} has {len(self._refused) - MOST_SAID:,} more files that were refused: remove "
+                "what no run needs"
+            )
+        if self._far:
+            said.append(
+                f"{self._folder.inbox} has {self._far:,} more files that are called as messages of the run "
+                f"'{self._mark.run}', and were not looked into, as other messages come before: remove what nobody sent"
+            )
         if self._others > MOST_OTHERS:
             said.append(
                 f"{self._folder.inbox} has {self._others:,} files that are not called as messages of the run "
@@ -118,3 +141,8 @@ class Inbox:
             begun = self._folder.run(self._mark.run).exists()
             away = f"; if the mistake is here, move runs/{self._mark.run} of this desk away before" if begun else ""
             raise PostError(f"{start} {difference}: give all parties the same command{away}")
+
+
+def _distance(path: Path, *, number: int) -> int:
+    """How far the number in a file's name is from this one."""
+    return abs(int(path.name.split(".")[3]) - number)
