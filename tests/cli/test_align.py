@@ -116,7 +116,7 @@ def test_tables_of_the_same_name_are_numbered(vesica: Callable[..., Any], tables
         (["bank.csv:id", "double.csv:id"], "double.csv has more than one column 'id'"),
         (["bank.csv:id", "again.csv:id"], "'again' has 1 row(s) whose id an earlier row has"),
         (["bank.csv:id", "broken.parquet:id"], "broken.parquet cannot be read as a Parquet table"),
-        (["bank.csv:id", "broken.npz:id"], "broken.npz cannot be read as a NPZ table"),
+        (["bank.csv:id", "broken.npz:id"], "broken.npz cannot be read as an NPZ table"),
         (["bank.csv:id", "empty.csv:id"], "empty.csv is empty; give a file with a header and rows"),
     ],
 )

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vesica.alignment.key_files import read_keys
-from vesica.data import parquet_files
+from vesica.data import parquet_files, parquet_sizes
 from vesica.data.parquet_sizes import unpacked_sizes
 from vesica.data.reading import read_table
 from vesica.errors import InputError
@@ -101,6 +101,16 @@ def test_the_size_of_a_file_is_that_of_its_frame(tmp_path: Path) -> None:
             held = 5_000 * (3 * 16 + 2 * 8)
             assert held < sum(sizes) < held + 600_000
             assert parquet_files.parquet_frame(path).equals(frame)
+
+
+def test_a_long_header_of_a_page_is_read_in_a_second_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pl.DataFrame({"id": ["a", "b"]})
+    frame.write_parquet(tmp_path / "t.parquet")
+    monkeypatch.setattr(parquet_sizes, "_PAGE_HEADERS", (5, 100))
+    assert parquet_files.parquet_frame(tmp_path / "t.parquet").equals(frame)
+    monkeypatch.setattr(parquet_sizes, "_PAGE_HEADERS", (5,))
+    with pytest.raises(InputError, match="its footer leads to a page that is none"):
+        parquet_files.parquet_frame(tmp_path / "t.parquet")
 
 
 def footer_of(content: bytes) -> int:

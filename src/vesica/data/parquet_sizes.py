@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 LARGEST_FOOTER = 2**26  # bytes
-_LARGEST_PAGE_HEADER = 2**16  # bytes; the smallest and the largest value of a page are in it
+_PAGE_HEADERS = (2**13, 2**24)  # bytes that are read for one: rarely, a long smallest or largest value is in it
 _DEEPEST = 16  # structures within structures; a footer needs about six
 _ENDS_WITH = b"PAR1"
 _BYTE_ARRAY, _FIXED_LENGTH = 6, 7  # types of values
 _DELTA_BYTE_ARRAY = 7  # an encoding that stores what a text shares with the one before it only once
-_DATA_PAGE, _DATA_PAGE_V2 = 5, 8  # fields of a page header
+_ABOUT = {0: (5, 2), 2: (7, 2), 3: (8, 4)}  # by the kind of a page: the field that describes it, its encoding in there
+_DICTIONARY = 2
 
 Fields = dict[int, Any]
 
@@ -25,7 +27,7 @@ def unpacked_sizes(file: BinaryIO) -> Iterator[int]:
     """Yield, for each page, the bytes that it and its values take in memory; ValueError if the sizes cannot be true."""
     size = file.seek(0, os.SEEK_END)
     footer = _footer(file, size)
-    widths = [_width(leaf) for leaf in footer[2] if 5 not in leaf]
+    widths = [_width(each) for each in footer[2][1:] if not each.get(5)]  # without the groups of columns
     left = size
     if footer[3] != sum(group[3] for group in footer[4]):
         raise ValueError("its parts have another number of rows than it claims")
@@ -66,21 +68,30 @@ def _width(leaf: Fields) -> int:
 
 def _pages(file: BinaryIO, start: int, end: int, *, values: int, width: int) -> Iterator[int]:
     """The pages of one column in one part of the file."""
-    while start < end and values > 0:  # some writers leave a gap after the last page
-        file.seek(start)
-        header = _Thrift(file.read(min(_LARGEST_PAGE_HEADER, end - start)))
-        page = header.struct()
+    while start < end:
+        page, length = _page_header(file, start, end)
         unpacked, packed = page[2], page[3]
-        about = page.get(_DATA_PAGE) or page.get(_DATA_PAGE_V2) or {}
-        held, encoding = about.get(1, 0), about.get(4 if _DATA_PAGE_V2 in page else 2)
-        start += header.at + packed
+        field, place = _ABOUT[page[1]]
+        held, encoding = page[field][1], page[field][place]
+        start += length + packed
         if min(unpacked, packed, held) < 0 or start > end:
             raise ValueError("its pages claim to be larger than the file")
-        values -= held
+        if page[1] != _DICTIONARY:
+            values -= held
         # Delta-encoded texts may each be as long as the page.
         yield unpacked * (max(held, 1) if encoding == _DELTA_BYTE_ARRAY else 1) + held * width
     if values > 0:
         raise ValueError("its pages have fewer values than it claims")
+
+
+def _page_header(file: BinaryIO, start: int, end: int) -> tuple[Fields, int]:
+    """With its length."""
+    for most in _PAGE_HEADERS:
+        file.seek(start)
+        header = _Thrift(file.read(min(most, end - start)))
+        with suppress(ValueError):
+            return header.struct(), header.at
+    raise ValueError("its footer leads to a page that is none")
 
 
 class _Thrift:
