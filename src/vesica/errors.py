@@ -59,7 +59,7 @@ def nearest(word: str, words: Iterable[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else f"; there are: {', '.join(known)}"
 
 
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _OF_NETWORKS = (ConnectionError, TimeoutError, socket.gaierror, socket.herror, ssl.SSLError)
 _CODE = re.compile(r"\(os error ([0-9]+)\)")  # in the messages of libraries written in Rust
 
@@ -75,13 +75,13 @@ def refused_by_system(error: BaseException, path: Path | None = None) -> InputEr
     own = error.errno if isinstance(error, OSError) else None
     code = own or (int(said[1]) if said else None)
     filename = getattr(error, "filename", None)
-    if code is None or not (path or filename or said or code in _NO_ROOM):
+    if code is None or not (path or filename or said or code in NO_ROOM):
         return None
     where = path or filename or "a file or standard output"
     if isinstance(where, bytes):
         where = os.fsdecode(where)
-    remedy = "make room for it" if code in _NO_ROOM else "mend that, or give another place"
-    verb = "written" if path or code in _NO_ROOM else "used"
+    remedy = "make room for it" if code in NO_ROOM else "mend that, or give another place"
+    verb = "written" if path or code in NO_ROOM else "used"
     return InputError(f"{where} cannot be {verb} ({os.strerror(code)}): {remedy}, then give the same command again")
 
 

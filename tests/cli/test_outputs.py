@@ -68,7 +68,7 @@ def test_a_full_disk_is_one_sentence_wherever_it_strikes(
 
     monkeypatch.setattr(os, "fsync", fill)
     for command, path in [
-        ((*RUN, "--out", "run"), "run/run.json"),
+        ((*RUN, "--out", "run"), "run"),
         ((*RUN, "--json", "result.json"), "result.json"),
         ((*RUN, "--report", "report.html"), "report.html"),
         (("predict", trained, *PREDICT), "predictions.csv"),
@@ -77,7 +77,8 @@ def test_a_full_disk_is_one_sentence_wherever_it_strikes(
         answer = vesica(*command)
         sentence = f"{path} cannot be written (No space left on device): make room for it, then give the same command"
         assert (answer.code, answer.err) == (2, f"vesica: {sentence} again\n")
-        assert not (folder / path).exists()
+        assert not (folder / path).is_file()
+    assert list((folder / "run").iterdir()) == []
 
 
 def test_a_full_disk_in_the_midst_of_training_is_one_sentence(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vesica.data.text_files import is_utf8, parse_json, shown
-from vesica.errors import RunFolderError
+from vesica.errors import NO_ROOM, RunFolderError, refused_by_system
 from vesica.protocol.files import make_folder, write_atomically
 
 FORMAT = 3
@@ -82,6 +82,9 @@ class RunFolder:
                 make_folder(self.path, mode=0o700)
             lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
+            refusal = refused_by_system(error, self.path)
+            if refusal is not None and error.errno in NO_ROOM:
+                raise refusal from error
             raise RunFolderError(f"{self.path} cannot be made ({error.strerror}): give another folder") from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
