@@ -118,7 +118,7 @@ def test_a_row_is_noised_anew_every_time_from_the_operating_system() -> None:
     first = Release(1.0)(rows)
     torch.manual_seed(0)
     second = Release(1.0)(rows)
-    assert (first != second).all()
+    assert (first != second).any(dim=1).all()  # a value of a row may come twice by chance: noise lies on a grid
 
 
 def test_the_last_bits_say_nothing() -> None:
