@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks import Measurement, time_in_turn
-from vesica.models import CNN1, MLP
+from vesica.nn.models import CNN1, MLP
 from vesica.privacy.dp_sgd import private_gradient
 from vesica.schema import ImageSchema
 

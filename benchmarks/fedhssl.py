@@ -15,7 +15,7 @@ from vesica.engines import InProcess
 from vesica.experiment.fit import open_talks
 from vesica.methods import FedHSSL
 from vesica.metrics import Task
-from vesica.models import EncoderSpec
+from vesica.nn.models import EncoderSpec
 from vesica.protocol import Budget, Guest, Host, Link, Rows
 from vesica.schema import TableSchema
 

@@ -16,14 +16,14 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import Measurement, seconds_of
-from vesica.augmentations import ImageViews
-from vesica.learning.labeller import labelling
-from vesica.learning.meeting import Work
-from vesica.learning.resume import Resume, Stateful
-from vesica.learning.semi_supervised import LOOK_EVERY, Losses, Seeing, semi_supervised
-from vesica.models import EncoderSpec
-from vesica.objectives import FixedThreshold, FixMatch
+from vesica.nn.augmentations import ImageViews
+from vesica.nn.models import EncoderSpec
+from vesica.nn.objectives import FixedThreshold, FixMatch
 from vesica.schema import ImageSchema
+from vesica.training.labeller import labelling
+from vesica.training.meeting import Work
+from vesica.training.resume import Resume, Stateful
+from vesica.training.semi_supervised import LOOK_EVERY, Losses, Seeing, semi_supervised
 
 BATCH, MU, CLASSES, ROWS = 32, 7, 10, 20_000
 POSITIONS = 6  # of a hundred steps; the first two warm up

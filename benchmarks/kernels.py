@@ -16,8 +16,8 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.__main__ import machine
 from benchmarks.fixmatch import ENCODERS, POSITIONS, ROWS, shape_of, train, wait_for
 from vesica.experiment.recipes import commit
-from vesica.learning.resume import Stateful
-from vesica.learning.semi_supervised import LOOK_EVERY
+from vesica.training.resume import Stateful
+from vesica.training.semi_supervised import LOOK_EVERY
 
 PURPOSES = {  # what a kernel's name has in it, the first that fits
     "wgrad": "gradients of weights",

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from benchmarks import Measurement, time_in_turn
-from vesica.augmentations import weak
-from vesica.learning.unsupervised import noise_as_targets
-from vesica.models import CNN0, MLP
+from vesica.nn.augmentations import weak
+from vesica.nn.models import CNN0, MLP
 from vesica.schema import ImageSchema
+from vesica.training.unsupervised import noise_as_targets
 
 REPEATS = 3
 EPOCHS = 3  # in one repeat

@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from benchmarks import Measurement, time_in_turn
 from benchmarks.nat import our_epochs
-from vesica.learning.lesson import Lesson, Schedule
-from vesica.learning.resume import Straight
-from vesica.learning.unsupervised import learn
-from vesica.models import CNN0, MLP
+from vesica.nn.models import CNN0, MLP
 from vesica.schema import ImageSchema
+from vesica.training.lesson import Lesson, Schedule
+from vesica.training.resume import Straight
+from vesica.training.unsupervised import learn
 
 REPEATS = 3
 PEER = "one after the other"

@@ -11,11 +11,11 @@ from torch import Tensor
 from benchmarks import Measurement
 from vesica.engines import InProcess
 from vesica.experiment.fit import open_talks
-from vesica.learning.training import batches
 from vesica.methods.split_nn import SplitNN
 from vesica.metrics import Task
-from vesica.models import MLP, Head
+from vesica.nn.models import MLP, Head
 from vesica.protocol import Budget, Guest, Host, Link, Rows
+from vesica.training.supervised import batches
 
 WIDTH = 256  # columns, hidden units and outputs of both encoders
 DIMS = {"host": WIDTH, "guest": WIDTH}

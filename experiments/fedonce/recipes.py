@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from vesica.experiment.recipes import Case, Recipe
-from vesica.learning.pretext import SelfSupervision
-from vesica.learning.self_supervised import usual_rate
 from vesica.methods import FedOnce, Linear, LocalOnly, Method, Pooled, SplitNN, VerticalTrees
 from vesica.methods.fedonce import Representation
 from vesica.protocol.end_to_end import Augment
+from vesica.training.pretext import SelfSupervision
+from vesica.training.self_supervised import usual_rate
 
 BATCH = 128
 MORE_EPOCHS = 50

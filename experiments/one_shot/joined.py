@@ -22,11 +22,11 @@ from vesica.data import Federation, split_rows
 from vesica.errors import VesicaError
 from vesica.experiment import fit
 from vesica.experiment.recipes import Case, circumstances
-from vesica.learning.estimation import gate
 from vesica.methods import FewShot
 from vesica.methods.one_shot import Led
 from vesica.protocol import Host
 from vesica.protocol.party import Party
+from vesica.training.estimation import gate
 
 
 def figures_of(case: Case, federation: Federation, runs: Path, *, device: str) -> Iterator[dict[str, Any]]:

@@ -19,9 +19,10 @@ import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from vesica import __version__
-from vesica.data import Federation, Text, make_federation, split_rows
+from vesica.data import Federation, Text, split_rows
 from vesica.data.rows import Split, hold_out
 from vesica.data.table import Array, Column
+from vesica.datasets.scenario import make_federation
 from vesica.errors import VesicaError
 from vesica.experiment.account import count_rows
 from vesica.experiment.recipes import circumstances

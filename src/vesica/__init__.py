@@ -34,7 +34,7 @@ _EXPORTS = {
     "VerticalTrees": "vesica.methods",
     "VesicaError": "vesica.errors",
     "fit": "vesica.experiment",
-    "make_federation": "vesica.data",
+    "make_federation": "vesica.datasets.scenario",
 }
 __all__ = [*_EXPORTS, "__version__"]
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from vesica.attacks.completion import Completion, MixMatch, Style, draw_known, mixed, pretrained_at_home
 from vesica.errors import InputError
-from vesica.models import MLP, EncoderSpec, TabularEncoder
+from vesica.nn.models import MLP, EncoderSpec, TabularEncoder
 from vesica.schema import ImageSchema, TableSchema
 
 ROWS, COLUMNS, DIM = 500, 200, 16

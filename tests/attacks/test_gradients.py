@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from vesica.attacks.gradients import clusters, cosines, direction_scores, norm_scores
-from vesica.learning.cluster import mean_recall, purity
+from vesica.training.cluster import mean_recall, purity
 
 
 def of_a_head(labels: Tensor, *, classes: int, batches: int, spread: float = 0.1) -> list[tuple[Tensor, Tensor]]:

@@ -12,7 +12,7 @@ from vesica.attacks.inversion import Inversion
 from vesica.attacks.recovery import recovery
 from vesica.attacks.stand_in import StandIn
 from vesica.errors import InputError
-from vesica.models import EncoderSpec, top_of
+from vesica.nn.models import EncoderSpec, top_of
 from vesica.schema import TableSchema
 
 SCHEMA = TableSchema(6, ())

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from federations import quick
-from vesica.data import SCENARIOS
+from vesica.datasets.scenario import SCENARIOS
 from vesica.methods import METHODS, config_of
 
 RUN = ("run", "split-nn", "--federation", "federation.toml", "--set", "epochs=2")

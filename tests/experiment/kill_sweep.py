@@ -18,11 +18,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 
-import vesica.learning.private_training as private_training
-import vesica.learning.self_supervised as self_supervised
-import vesica.learning.semi_supervised as semi_supervised
 import vesica.protocol.journal as journal
 import vesica.protocol.resumable as resumable
+import vesica.training.private_training as private_training
+import vesica.training.self_supervised as self_supervised
+import vesica.training.semi_supervised as semi_supervised
 from federations import small_federation
 from vesica.experiment import fit
 from vesica.methods import VFLHLP, FedBCD, FedCVT, FedHSSL, FedOnce, FewShot, OneShot, SplitNN, label_release

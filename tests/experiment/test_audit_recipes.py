@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vesica.data import SCENARIOS
+from vesica.datasets.scenario import SCENARIOS
 from vesica.errors import InputError
 from vesica.experiment.audit import ATTACKS
 from vesica.experiment.recipes import Case, Recipe, find_recipe, reproduce

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vesica.data import SCENARIOS
+from vesica.datasets.scenario import SCENARIOS
 from vesica.experiment.recipes import Case, Recipe, find_recipe, reproduce
 from vesica.methods import FedBCD, SplitNN, check_fields
 

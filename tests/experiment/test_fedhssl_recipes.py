@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from vesica.data import SCENARIOS, scenario, split_rows
+from vesica.data import split_rows
+from vesica.datasets import scenario
+from vesica.datasets.scenario import SCENARIOS
 from vesica.experiment.recipes import Case, find_recipe
 from vesica.experiment.tables import read_published
 from vesica.methods import FedCSSL, FedHSSL, FedLocalSSL, Linear, SplitNN, Trees, check_fields, name_of

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from vesica.cli import main
-from vesica.data import SCENARIOS, scenario, split_rows
-from vesica.data.datasets import is_here
+from vesica.data import split_rows
+from vesica.datasets import is_here, scenario
+from vesica.datasets.scenario import SCENARIOS
 from vesica.errors import InputError
 from vesica.experiment import fit
 from vesica.experiment.checks import check_stop, check_waiting

@@ -18,12 +18,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from vesica.data import SCENARIOS, make_federation, scenario, split_rows
+from vesica.data import split_rows
+from vesica.datasets import scenario
+from vesica.datasets.scenario import SCENARIOS, make_federation
 from vesica.errors import InputError
 from vesica.experiment import fit
 from vesica.experiment.recipes import Case, find_recipe, read_recipes
 from vesica.experiment.tables import read_published
-from vesica.learning.estimation import Judge
 from vesica.methods import (
     FedBCD,
     FedCVT,
@@ -36,6 +37,7 @@ from vesica.methods import (
     check_fields,
     config_of,
 )
+from vesica.training.estimation import Judge
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "one_shot"
 ENCODER = "quick-wide"

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from vesica.data import SCENARIOS, split_rows
+from vesica.data import split_rows
+from vesica.datasets.scenario import SCENARIOS
 from vesica.errors import InputError
 from vesica.experiment.overview import entries
 from vesica.experiment.recipes import Case, find_recipe, read_recipes, reproduce

@@ -9,10 +9,10 @@ import torch
 from federations import small_federation
 from vesica.errors import InputError
 from vesica.experiment import Result, fit
-from vesica.learning import self_supervised, semi_supervised, unsupervised
-from vesica.learning.beside import Beside, side_by_side
-from vesica.learning.stacked_lessons import StackedLessons
 from vesica.methods import FedOnce, FewShot, Method, OneShot
+from vesica.training import self_supervised, semi_supervised, unsupervised
+from vesica.training.beside import Beside, side_by_side
+from vesica.training.stacked_lessons import StackedLessons
 
 FIT = import_module("vesica.experiment.fit")  # not the function
 METHOD = FedOnce(guest_epochs=3, host_epochs=2, batch_size=16)

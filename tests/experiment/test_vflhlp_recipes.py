@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from vesica.data import SCENARIOS, split_rows
+from vesica.data import split_rows
+from vesica.datasets.scenario import SCENARIOS
 from vesica.experiment.recipes import Case, find_recipe
 from vesica.experiment.tables import read_published
 from vesica.methods import VFLHLP, VFLHLPA, VFLHLPP, check_fields, name_of

@@ -14,11 +14,11 @@ from vesica.errors import InputError
 from vesica.experiment import Result, fit
 from vesica.experiment.fit import party_seed
 from vesica.experiment.seat import Seat
-from vesica.learning import training
 from vesica.methods import FedBCD, SplitNN, make_method
-from vesica.models import EncoderSpec, Head
-from vesica.models.dropout import Dropout
+from vesica.nn.models import EncoderSpec, Head
+from vesica.nn.models.dropout import Dropout
 from vesica.protocol import end_to_end
+from vesica.training import supervised as training
 
 SHOPS = ("shop1", "shop2")
 
@@ -96,7 +96,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Batches:
         return iter(of_epoch)
 
     monkeypatch.setattr(end_to_end, "batches", remembered)
-    monkeypatch.setattr("vesica.models.build.DROPOUT", 0.0)
+    monkeypatch.setattr("vesica.nn.models.build.DROPOUT", 0.0)
     return found
 
 

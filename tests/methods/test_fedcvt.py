@@ -14,13 +14,13 @@ from federations import ids, small_federation
 from vesica.data import Federation, Overlap, PartyData, Table, TestRows
 from vesica.errors import InputError, ProtocolError
 from vesica.experiment import Result, fit
-from vesica.learning.cross_view import CrossView
 from vesica.methods import FedCVT, fedcvt
 from vesica.methods.fedcvt import BesideUnaligned
-from vesica.models import EncoderSpec
+from vesica.nn.models import EncoderSpec
 from vesica.protocol import Host, Link
 from vesica.protocol.party import Party
 from vesica.schema import ImageSchema
+from vesica.training.cross_view import CrossView
 
 DIM, LABELLED, TRAINED = 32, 40, 36
 

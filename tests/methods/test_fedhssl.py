@@ -15,12 +15,12 @@ from vesica.data import Federation, Overlap, PartyData, Table, TestRows
 from vesica.errors import InputError
 from vesica.experiment import Result, fit, predict_from
 from vesica.experiment.models import PartyModel
-from vesica.learning.towers import CrossTower, LocalTower
 from vesica.methods import METHODS, FedCSSL, FedGSSL, FedHSSL, FedLocalSSL, SplitNN
-from vesica.models import MeanEncoder
+from vesica.nn.models import MeanEncoder
 from vesica.protocol.averaging import HostAveraging
 from vesica.protocol.link import Link
 from vesica.protocol.party import Party
+from vesica.training.towers import CrossTower, LocalTower
 
 # An epoch of pre-training with 40 aligned rows, 16 at a time: batches of 16, 16 and 8.
 FAST: dict[str, Any] = {"pretrain_epochs": 2, "batch_size": 16, "width": 8, "finetune_epochs": 1}

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from federations import photo_federation, small_federation
 from vesica.experiment import fit
-from vesica.learning.pretext import SelfSupervision
 from vesica.methods import FedOnce, LocalOnly, fedonce
-from vesica.models import LinearEncoder
+from vesica.nn.models import LinearEncoder
+from vesica.training.pretext import SelfSupervision
 
 TINY = {"guest_epochs": 3, "host_epochs": 2, "batch_size": 16}
 DIM = 32

@@ -14,9 +14,9 @@ from vesica.errors import InputError
 from vesica.experiment import fit
 from vesica.methods import FedOnce, fedonce_privacy
 from vesica.methods.fedonce_privacy import GuestTargets
-from vesica.models import CNN0, CNN1, MLP
-from vesica.models.filters import EdgeFilters, TurnedColumns
-from vesica.objectives import distance
+from vesica.nn.models import CNN0, CNN1, MLP
+from vesica.nn.models.filters import EdgeFilters, TurnedColumns
+from vesica.nn.objectives import distance
 from vesica.privacy import Mechanism, clipped_sum, pld_epsilon, rdp_epsilon
 from vesica.privacy.spent import at_most
 

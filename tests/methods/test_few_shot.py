@@ -16,15 +16,15 @@ from vesica.data import Federation, Overlap, PartyData, Table, TestRows, split_r
 from vesica.errors import ProtocolError, VesicaError
 from vesica.experiment import Result, fit
 from vesica.experiment.models import PartyModel
-from vesica.learning.cluster import cluster, purity
-from vesica.learning.estimation import Judge, choose_threshold, gate
-from vesica.learning.semi_supervised import semi_supervised
-from vesica.learning.training import train
 from vesica.methods import FewShot, OneShot, make_method, one_shot
 from vesica.methods.one_shot import Labelled, expand
 from vesica.metrics import Task
-from vesica.models import Head
+from vesica.nn.models import Head
 from vesica.protocol import Guest, Link
+from vesica.training.cluster import cluster, purity
+from vesica.training.estimation import Judge, choose_threshold, gate
+from vesica.training.semi_supervised import semi_supervised
+from vesica.training.supervised import train
 
 SETTINGS: dict[str, Any] = {"guest_steps": 3, "host_epochs": 2}
 DIM = 32  # of a table's representations

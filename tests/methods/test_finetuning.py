@@ -11,11 +11,11 @@ import torch
 from federations import photo_federation, small_federation
 from vesica.experiment import Result, fit
 from vesica.experiment.tables import summarise
-from vesica.learning.training import Stopping
 from vesica.methods import FewShot, SplitNN
 from vesica.protocol import end_to_end
 from vesica.report.page import summaries
 from vesica.report.plots import ReportedRun
+from vesica.training.supervised import Stopping
 
 SETTINGS: dict[str, Any] = {"guest_steps": 3, "host_epochs": 2, "batch_size": 16}  # 36 training rows: 3 batches
 FEW = FewShot(**SETTINGS)

@@ -227,7 +227,7 @@ NOISY: dict[str, Any] = {
 @pytest.mark.parametrize("name", NOISY)
 def test_the_gradients_carry_isotropic_noise(name: str, one_order: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the first guest in the first batch, which both runs compute alike."""
-    monkeypatch.setattr("vesica.models.build.DROPOUT", 0.0)
+    monkeypatch.setattr("vesica.nn.models.build.DROPOUT", 0.0)
     federation = small_federation(rows=800, guests=2, keep=500)
     plain, noisy = (gradients_sent(replace(NOISY[name], iso_gradients=ratio), federation)[0] for ratio in (0.0, 3.0))
     largest = float(plain.norm(dim=1).max())
@@ -263,7 +263,7 @@ def test_no_noise_comes_twice(name: str, host_features: bool, monkeypatch: pytes
 @pytest.mark.parametrize("name", [name for name in NOISY if name != "fedcvt"])
 def test_the_gradients_carry_marvells_noise(name: str, one_order: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each guest's noise lies along the line between the classes of its own gradients, of the right rows."""
-    monkeypatch.setattr("vesica.models.build.DROPOUT", 0.0)
+    monkeypatch.setattr("vesica.nn.models.build.DROPOUT", 0.0)
     federation = small_federation(rows=800, guests=2, keep=500)
     seen: list[tuple[Tensor, Tensor]] = []
 

@@ -17,10 +17,10 @@ from vesica.data import Federation, split_rows
 from vesica.errors import InputError, PartyError
 from vesica.experiment import fit
 from vesica.experiment.fit import validate_blindly
-from vesica.learning.cluster import mean_recall
 from vesica.methods import FewShot, OneShot, label_release, make_method, one_shot
 from vesica.privacy import Spent
 from vesica.protocol.message import decode
+from vesica.training.cluster import mean_recall
 
 SETTINGS: dict[str, Any] = {
     "guest_steps": 100,

@@ -18,7 +18,7 @@ from vesica.engines import InProcess
 from vesica.errors import InputError, PartyError
 from vesica.experiment import Result, fit, predict_from
 from vesica.methods import FedOnce, LocalOnly, Method, SplitNN, fedonce
-from vesica.models import Head
+from vesica.nn.models import Head
 from vesica.protocol import Host
 
 TINY = {"guest_epochs": 3, "host_epochs": 2, "batch_size": 16}

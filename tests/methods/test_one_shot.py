@@ -15,12 +15,12 @@ from federations import ids, small_federation
 from vesica.data import Federation, Overlap, PartyData, Table, TestRows, Text, split_rows
 from vesica.errors import InputError, ProtocolError
 from vesica.experiment import fit
-from vesica.learning.cluster import cluster, mean_recall, purity
 from vesica.methods import FewShot, OneShot, make_method, one_shot
 from vesica.methods.one_shot import gradients_of
-from vesica.models import Head
+from vesica.nn.models import Head
 from vesica.protocol import Guest, Link, link
 from vesica.protocol.message import WIRES, Message, Wire
+from vesica.training.cluster import cluster, mean_recall, purity
 
 TINY = OneShot(guest_steps=3, host_epochs=1)
 TINY_FEW = FewShot(guest_steps=3, host_epochs=1)

@@ -9,8 +9,8 @@ import torch
 from federations import small_federation
 from vesica.data import Federation, PartyData, Table
 from vesica.experiment import fit
-from vesica.learning.training import train
 from vesica.methods import Linear, LocalOnly, Pooled, SplitNN, local_only
+from vesica.training.supervised import train
 
 
 @pytest.mark.parametrize("method", [Pooled(epochs=2), Linear(epochs=2)])

@@ -13,7 +13,7 @@ from vesica.experiment import fit
 from vesica.experiment.fit import party_seed
 from vesica.experiment.seat import Seat
 from vesica.methods import SplitNN, make_method
-from vesica.models import EncoderSpec
+from vesica.nn.models import EncoderSpec
 
 
 def test_the_message_script_is_the_papers() -> None:
@@ -46,7 +46,7 @@ def test_one_epoch_equals_the_same_networks_trained_without_messages(
     host_features: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same initial weights, batches and optimiser in plain PyTorch give the same weights."""
-    monkeypatch.setattr("vesica.models.build.DROPOUT", 0.0)
+    monkeypatch.setattr("vesica.nn.models.build.DROPOUT", 0.0)
     federation = small_federation(guests=2, host_features=host_features)
     method = SplitNN(epochs=1, batch_size=16, hidden=(4,))
     trained = fit(method, federation, seed=3).models
@@ -89,8 +89,8 @@ BATCHES: list[torch.Tensor] = []
 @pytest.fixture(autouse=True)
 def remember_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """The order of the rows is drawn from the agreement; the test above needs to see it."""
-    from vesica.learning import training
     from vesica.protocol import end_to_end
+    from vesica.training import supervised as training
 
     def remembered(rows: int, size: int, *, generator: torch.Generator | None = None):
         found = list(training.batches(rows, size, generator=generator))

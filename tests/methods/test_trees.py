@@ -18,15 +18,16 @@ import xgboost
 from sklearn.metrics import roc_auc_score
 
 from federations import photo_federation, small_federation
-from vesica.data import Federation, make_federation, split_rows
+from vesica.data import Federation, split_rows
+from vesica.datasets.scenario import make_federation
 from vesica.errors import InputError, PartyError
 from vesica.experiment import Result, fit
 from vesica.experiment.seat import Seat
-from vesica.learning.boosting import Boosting, Share, boost_leafwise
 from vesica.methods import LocalTrees, Trees, VerticalTrees
-from vesica.models import Bins, TreesModel
-from vesica.models.trees import thresholds_of
+from vesica.nn.models import Bins, TreesModel
+from vesica.nn.models.trees import thresholds_of
 from vesica.protocol import Budget, tree_federation
+from vesica.training.boosting import Boosting, Share, boost_leafwise
 
 LONG = VerticalTrees(rounds=2000, early_stopping_rounds=0, timeout=60)
 

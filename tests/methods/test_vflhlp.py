@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from federations import photo_federation, small_federation
-from vesica.data import Federation, Overlap, make_federation
+from vesica.data import Federation, Overlap
+from vesica.datasets.scenario import make_federation
 from vesica.errors import InputError
 from vesica.experiment import Result, fit
 from vesica.methods import VFLHLP, VFLHLPA, VFLHLPP, SplitNN, make_method, vflhlp
@@ -55,7 +56,7 @@ def batches_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_beta_it_is_split_training_from_the_guests_encoders(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in vflhlp-p, bit for bit: what the host learned alone has no part in it."""
-    monkeypatch.setattr("vesica.models.build.DROPOUT", 0.0)  # its draws would differ
+    monkeypatch.setattr("vesica.nn.models.build.DROPOUT", 0.0)  # its draws would differ
     batches_in_order(monkeypatch)
     federation = all_labels(small_federation(guests=2))
     whole = fit(replace(TINY, beta=0.0), federation)

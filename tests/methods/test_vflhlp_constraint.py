@@ -13,7 +13,7 @@ from federations import small_federation
 from vesica.experiment import Result, fit
 from vesica.methods import VFLHLPA
 from vesica.methods.vflhlp import OwnModel, constraint
-from vesica.models import MLP, Head
+from vesica.nn.models import MLP, Head
 from vesica.protocol.end_to_end import EndToEnd
 
 EVERY_LABEL = replace(small_federation(), labels="all")

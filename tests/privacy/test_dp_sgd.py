@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vesica.errors import InputError
-from vesica.models import CNN0, CNN1, MLP, NCF, Head, LinearEncoder, ResNet18, TabularEncoder
+from vesica.nn.models import CNN0, CNN1, MLP, NCF, Head, LinearEncoder, ResNet18, TabularEncoder
 from vesica.privacy import (
     Mechanism,
     clipped_sum,

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 from torch import Tensor, nn
 
-from vesica.learning import private_training
-from vesica.learning.private_training import train_privately
 from vesica.privacy import Mechanism, Release, pld_epsilon, randomise, randomised_response
+from vesica.training import private_training
+from vesica.training.private_training import train_privately
 
 CONFIDENCE = 0.999  # of each bound on epsilon
 CLASSES = 5

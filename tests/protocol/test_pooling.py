@@ -12,7 +12,7 @@ from torch import Tensor
 from conversations import Talk
 from vesica.errors import ProtocolError
 from vesica.metrics import Task
-from vesica.models import EncoderSpec, PooledModel
+from vesica.nn.models import EncoderSpec, PooledModel
 from vesica.protocol import Host, Link, Rows
 from vesica.protocol.pooling import MOST_CODES, Pool, gather_columns
 from vesica.protocol.prediction import predict

@@ -16,7 +16,7 @@ from vesica.errors import ProtocolError
 from vesica.methods.fedcvt import receive_part, receive_width
 from vesica.methods.one_shot import receive_chances, receive_gradients
 from vesica.metrics import Task
-from vesica.models import EncoderSpec, PooledModel
+from vesica.nn.models import EncoderSpec, PooledModel
 from vesica.protocol import Guest, Host, Link, Rows
 from vesica.protocol import link as link_module
 from vesica.protocol.agreement import Agreement, Terms

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vesica.augmentations import views_of
 from vesica.errors import InputError, nearest
-from vesica.learning.ema import MovingAverage
-from vesica.learning.self_supervised import self_supervised
-from vesica.learning.training import batches
-from vesica.models import EncoderSpec
+from vesica.nn.augmentations import views_of
+from vesica.nn.models import EncoderSpec
 from vesica.schema import Schema, TableSchema
+from vesica.training.ema import MovingAverage
+from vesica.training.self_supervised import self_supervised
+from vesica.training.supervised import batches
 
 Style = Literal["frozen", "plain", "mixmatch"]
 ROWS_AT_ONCE = 512  # of images through a deep network: more fill a GPU

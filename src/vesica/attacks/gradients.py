@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from vesica.learning.cluster import cluster
+from vesica.training.cluster import cluster
 
 Observed = Iterable[tuple[Tensor, Tensor]]  # the numbers of a message's rows, and a gradient each
 

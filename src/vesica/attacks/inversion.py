@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vesica.errors import InputError
-from vesica.models import MLP
+from vesica.nn.models import MLP
 from vesica.schema import ImageSchema, Schema, TableSchema
 
 ROWS_AT_ONCE = 4096

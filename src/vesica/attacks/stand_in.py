@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from vesica.attacks.completion import mixed
 from vesica.attacks.inversion import Pairs, Standard
 from vesica.errors import InputError
-from vesica.models import EncoderSpec, top_of
+from vesica.nn.models import EncoderSpec, top_of
 
 
 @dataclass(frozen=True)

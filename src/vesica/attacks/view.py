@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vesica.metrics import Task
-from vesica.models import EncoderSpec
+from vesica.nn.models import EncoderSpec
 from vesica.protocol.message import Message
 
 ELSEWHERE = -1  # in place of a row's number: a row that not all parties have

@@ -90,7 +90,8 @@ def run(
 ) -> None:
     """Train a method on a federation and score it on the test rows."""
     from vesica.cli.display import watch
-    from vesica.data import Federation, make_federation
+    from vesica.data import Federation
+    from vesica.datasets.scenario import make_federation
     from vesica.errors import InputError
     from vesica.experiment import fit
     from vesica.methods import make_method
@@ -277,8 +278,8 @@ def methods() -> None:
 def datasets(data_dir: DataDir = None) -> None:
     """List the public data sets, and where their files belong."""
     from vesica.cli.display import print_listing
-    from vesica.data.datasets import DATASETS
-    from vesica.data.scenario import SCENARIOS
+    from vesica.datasets import DATASETS
+    from vesica.datasets.scenario import SCENARIOS
 
     rows = []
     for name, scenario in SCENARIOS.items():

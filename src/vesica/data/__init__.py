@@ -1,18 +1,15 @@
-"""Tables, federations and public data sets."""
+"""Tables and federations: a file becomes a `Federation`."""
 
 from vesica.data.federation import Federation, Overlap, PartyData, TestRows
 from vesica.data.rows import split_rows
-from vesica.data.scenario import SCENARIOS, make_federation
 from vesica.data.table import Table, Text
 
 __all__ = [
-    "SCENARIOS",
     "Federation",
     "Overlap",
     "PartyData",
     "Table",
     "TestRows",
     "Text",
-    "make_federation",
     "split_rows",
 ]

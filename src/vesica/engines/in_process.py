@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import torch
 
 from vesica.errors import DeadlockError, LateError, PartyError, RunFolderError, VesicaError, refused_by_system
-from vesica.learning.draws import random_state, set_random_state
-from vesica.learning.meeting import Work
 from vesica.protocol.journal import Journal, check_each_other
+from vesica.training.draws import random_state, set_random_state
+from vesica.training.meeting import Work
 
 
 class _Released(BaseException):

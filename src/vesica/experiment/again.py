@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vesica.data.federation import Federation
-from vesica.data.scenario import make_federation
+from vesica.datasets.scenario import make_federation
 from vesica.errors import InputError, RunFolderError
 from vesica.experiment.fit import sort_out
 from vesica.experiment.folder import read_json

@@ -7,9 +7,9 @@ from typing import get_args
 from vesica.data.features import VALUES
 from vesica.data.json_forms import Either, Lacking, Maybe, Texts, one_of
 from vesica.metrics import METRICS
-from vesica.models import HEADS, JOINS
-from vesica.models.head import Fill
-from vesica.models.trees import Library
+from vesica.nn.models import HEADS, JOINS
+from vesica.nn.models.head import Fill
+from vesica.nn.models.trees import Library
 from vesica.protocol.message import Wire
 from vesica.protocol.pooling import ENCODER, SCHEMA
 

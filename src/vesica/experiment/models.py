@@ -20,7 +20,7 @@ from vesica.data.text_files import parse_json, shown
 from vesica.errors import InputError, RunFolderError
 from vesica.experiment.model_fields import MODEL
 from vesica.metrics import Task
-from vesica.models import HEADS, AnyHead, EncoderSpec
+from vesica.nn.models import HEADS, AnyHead, EncoderSpec
 from vesica.privacy import Release
 from vesica.protocol.files import replacing, write_atomically
 from vesica.protocol.message import Wire

@@ -18,7 +18,7 @@ from vesica.experiment.folder import read_json
 from vesica.experiment.models import PartyModel
 from vesica.experiment.predictions import Predictions, named
 from vesica.metrics import Task
-from vesica.models import Head
+from vesica.nn.models import Head
 from vesica.protocol import Budget, Guest, Host, Ledger, Link, Rows, prediction
 from vesica.protocol.budget import Meter
 from vesica.protocol.journal import Journal

@@ -19,10 +19,10 @@ from typing import Any
 import torch
 
 from vesica.attacks.completion import Style
-from vesica.data.datasets import is_here
 from vesica.data.federation import Federation
 from vesica.data.rows import hold_out
-from vesica.data.scenario import SCENARIOS, make_federation
+from vesica.datasets import is_here
+from vesica.datasets.scenario import SCENARIOS, make_federation
 from vesica.errors import InputError, nearest
 from vesica.experiment.audit import KNOWN, Shadows, audit, by_shadows
 from vesica.experiment.fit import fit

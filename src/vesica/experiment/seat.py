@@ -20,7 +20,7 @@ from vesica.experiment.belongings import Belongings
 from vesica.experiment.models import PartyModel
 from vesica.methods import Method
 from vesica.metrics import Task, score
-from vesica.models import EncoderSpec
+from vesica.nn.models import EncoderSpec
 from vesica.privacy import Release, Spent
 from vesica.protocol import Budget, Guest, Host, Ledger, Link, Rows
 from vesica.protocol.agreement import Agreement, Terms

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from vesica.learning.draws import random_state, set_random_state
 from vesica.methods.label_claims import protected
 from vesica.methods.label_defences import LabelDefences
-from vesica.models import Head
+from vesica.nn.models import Head
 from vesica.protocol import Guest, Host, Message
 from vesica.protocol.end_to_end import Augment, Batch, Descent, EndToEnd
 from vesica.protocol.message import Scalar
+from vesica.training.draws import random_state, set_random_state
 
 Order = Literal["parallel", "sequential"]
 Given = TypeVar("Given")

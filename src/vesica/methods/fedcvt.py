@@ -11,19 +11,19 @@ import torch
 from torch import Tensor, nn
 
 from vesica.errors import InputError, ProtocolError
-from vesica.learning.cross_view import UNKNOWN, Batch, Classifiers, CrossView
-from vesica.learning.resume import Stateful
-from vesica.learning.training import Stopping
 from vesica.methods.label_claims import protected
 from vesica.methods.label_defences import LabelDefences
 from vesica.metrics import standing
-from vesica.models import Head
+from vesica.nn.models import Head
 from vesica.protocol import Guest, Host
 from vesica.protocol.byte_limit import Then
 from vesica.protocol.end_to_end import Augment, EndToEnd, View
 from vesica.protocol.link import Link
 from vesica.protocol.message import Message
 from vesica.protocol.party import Party
+from vesica.training.cross_view import UNKNOWN, Batch, Classifiers, CrossView
+from vesica.training.resume import Stateful
+from vesica.training.supervised import Stopping
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from vesica.errors import InputError
-from vesica.learning.towers import CrossTower
-from vesica.learning.training import batches
 from vesica.methods import fedhssl_claims as claims
 from vesica.methods.label_claims import noise_on
 from vesica.methods.pretrained import Batches, Pretrained, Pretraining, Received, check_ema, give, swap, take
-from vesica.models import MeanEncoder
+from vesica.nn.models import MeanEncoder
 from vesica.privacy import isotropic_noise
 from vesica.protocol import Host
 from vesica.protocol.party import Party
+from vesica.training.supervised import batches
+from vesica.training.towers import CrossTower
 
 
 @dataclass(frozen=True)

@@ -12,21 +12,21 @@ from typing import Literal, cast, get_args
 import torch
 from torch import Tensor, nn
 
-from vesica.augmentations import views_of
 from vesica.errors import InputError
-from vesica.learning.pretext import SelfSupervision
-from vesica.learning.resume import Resume
-from vesica.learning.self_supervised import self_supervised, usual_corruption
-from vesica.learning.training import evaluate, train
-from vesica.learning.unsupervised import noise_as_targets, principal_components
 from vesica.methods.fedonce_privacy import TRAINED_PRIVATELY, PrivateTraining
 from vesica.methods.release_claims import LEARNED, PRIVATE, UNTRAINED, delta_claims, noise_claim, release_claim
-from vesica.models import EncoderSpec, Head, LinearEncoder
-from vesica.models.head import Fill
+from vesica.nn.augmentations import views_of
+from vesica.nn.models import EncoderSpec, Head, LinearEncoder
+from vesica.nn.models.head import Fill
 from vesica.privacy import Mechanism, Release, Spent, gaussian_epsilon
 from vesica.protocol import Guest, Host
 from vesica.protocol.end_to_end import Augment, EndToEnd
 from vesica.protocol.party import Party
+from vesica.training.pretext import SelfSupervision
+from vesica.training.resume import Resume
+from vesica.training.self_supervised import self_supervised, usual_corruption
+from vesica.training.supervised import evaluate, train
+from vesica.training.unsupervised import noise_as_targets, principal_components
 
 Representation = Literal[
     "nat", "pca", "filters", "simsiam", "byol", "simclr", "moco", "scarf", "fixed", "codebook", "heuristic-nat"

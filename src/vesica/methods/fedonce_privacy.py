@@ -11,10 +11,9 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vesica.learning.private_training import train_privately
 from vesica.methods.release_claims import total_claim
-from vesica.models import CNN1, EncoderSpec, Head
-from vesica.objectives import assign, distance, points_on_sphere
+from vesica.nn.models import CNN1, EncoderSpec, Head
+from vesica.nn.objectives import assign, distance, points_on_sphere
 from vesica.privacy import (
     Division,
     Mechanism,
@@ -30,6 +29,7 @@ from vesica.privacy.dp_sgd import standard_normals
 from vesica.protocol import Guest, Host
 from vesica.protocol.party import Party
 from vesica.schema import ImageSchema
+from vesica.training.private_training import train_privately
 
 TRAINED_PRIVATELY = ("fixed", "codebook", "heuristic-nat")
 CODES = 256  # points of the public codebook

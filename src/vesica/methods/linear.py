@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vesica.learning.training import train
-from vesica.models import LinearModel
+from vesica.nn.models import LinearModel
 from vesica.protocol import Guest, Host
 from vesica.protocol.pooling import gather_columns, give_columns
+from vesica.training.supervised import train
 
 
 @dataclass(frozen=True)

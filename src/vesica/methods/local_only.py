@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from vesica.errors import InputError
-from vesica.learning.training import train
-from vesica.models import Head
+from vesica.nn.models import Head
 from vesica.protocol import Guest, Host
+from vesica.training.supervised import train
 
 
 @dataclass(frozen=True)

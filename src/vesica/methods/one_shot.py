@@ -13,22 +13,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vesica.augmentations import views_of
 from vesica.errors import InputError, ProtocolError
-from vesica.learning.cluster import cluster
-from vesica.learning.estimation import Judge, choose_threshold, gate
-from vesica.learning.self_supervised import self_supervised, usual_corruption, usual_rate
-from vesica.learning.semi_supervised import Align, LabelledViews, Stop, Threshold, semi_supervised
-from vesica.learning.training import batches, train
 from vesica.methods import one_shot_claims as claims
 from vesica.methods.label_release import release_gradients, release_labels
 from vesica.methods.release_claims import delta_claims
 from vesica.metrics import standing
-from vesica.models import Head
+from vesica.nn.augmentations import views_of
+from vesica.nn.models import Head
 from vesica.privacy import gaussian_noise, refuse_epsilon
 from vesica.protocol import Guest, Host, Message
 from vesica.protocol.end_to_end import EndToEnd
 from vesica.protocol.party import Party
+from vesica.training.cluster import cluster
+from vesica.training.estimation import Judge, choose_threshold, gate
+from vesica.training.self_supervised import self_supervised, usual_corruption, usual_rate
+from vesica.training.semi_supervised import Align, LabelledViews, Stop, Threshold, semi_supervised
+from vesica.training.supervised import batches, train
 
 WarmUp = Literal["none", "simsiam", "byol", "simclr", "moco", "scarf"]
 

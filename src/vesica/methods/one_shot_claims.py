@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from vesica.learning.cluster import mean_recall, purity
 from vesica.methods.label_claims import OPEN, randomised
 from vesica.metrics import Task
+from vesica.training.cluster import mean_recall, purity
 
 
 def disclosed(rows: int, found: str) -> str:

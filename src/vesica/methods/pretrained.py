@@ -10,20 +10,20 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from vesica.augmentations import views_of
 from vesica.errors import InputError
-from vesica.learning.pretext import Tower, cross_tower, pretext
-from vesica.learning.resume import Stateful
-from vesica.learning.self_supervised import half_cosine
-from vesica.learning.towers import CrossTower, LocalTower
 from vesica.methods import fedhssl_claims as claims
 from vesica.methods.label_claims import protected
 from vesica.methods.label_defences import LabelDefences
-from vesica.models import Head
+from vesica.nn.augmentations import views_of
+from vesica.nn.models import Head
 from vesica.protocol import Guest, Host
 from vesica.protocol.averaging import GuestAveraging, HostAveraging
 from vesica.protocol.end_to_end import EndToEnd
 from vesica.protocol.party import Party
+from vesica.training.pretext import Tower, cross_tower, pretext
+from vesica.training.resume import Stateful
+from vesica.training.self_supervised import half_cosine
+from vesica.training.towers import CrossTower, LocalTower
 
 Ssl = Literal["simsiam", "byol", "moco"]
 

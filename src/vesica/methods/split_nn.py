@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from vesica.methods.label_claims import protected
 from vesica.methods.label_defences import LabelDefences
-from vesica.models import Head
+from vesica.nn.models import Head
 from vesica.protocol import Guest, Host
 from vesica.protocol.end_to_end import Augment, EndToEnd
 

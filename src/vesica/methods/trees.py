@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from vesica.errors import InputError
-from vesica.learning.boosting import Boosting, Share, boost, boost_leafwise
-from vesica.models import Bins, EncoderSpec, TreesModel
-from vesica.models.trees import Library, join_columns, over_bins, require_lightgbm, require_xgboost, thresholds_of
+from vesica.nn.models import Bins, EncoderSpec, TreesModel
+from vesica.nn.models.trees import Library, join_columns, over_bins, require_lightgbm, require_xgboost, thresholds_of
 from vesica.protocol import Guest, Host
 from vesica.protocol.byte_limit import TreeLimit
 from vesica.protocol.gate import PREFIX
@@ -21,6 +20,7 @@ from vesica.protocol.party import Party
 from vesica.protocol.pooling import gather_columns, give_columns, give_raw
 from vesica.protocol.tree_federation import Sapling, grow_together
 from vesica.schema import Schema, TableSchema
+from vesica.training.boosting import Boosting, Share, boost, boost_leafwise
 
 
 @dataclass(frozen=True)

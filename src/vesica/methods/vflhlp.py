@@ -8,15 +8,15 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from vesica.augmentations import views_of
 from vesica.errors import InputError
-from vesica.learning.self_supervised import self_supervised
-from vesica.learning.training import train
 from vesica.methods.label_claims import protected
 from vesica.methods.label_defences import LabelDefences
-from vesica.models import Head
+from vesica.nn.augmentations import views_of
+from vesica.nn.models import Head
 from vesica.protocol import Guest, Host
 from vesica.protocol.end_to_end import EndToEnd
+from vesica.training.self_supervised import self_supervised
+from vesica.training.supervised import train
 
 Start = Literal["fresh", "warm"]
 HELD_OUT = 10  # every tenth of the host's unaligned labels says when it has learned enough alone

@@ -11,16 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from vesica.augmentations import views_of
 from vesica.errors import InputError, ProtocolError
-from vesica.learning.resume import Stateful
-from vesica.learning.training import Stopping, batches
 from vesica.metrics import standing
+from vesica.nn.augmentations import views_of
 from vesica.privacy import GradientProtection
 from vesica.protocol.byte_limit import THENS, ByteLimit, Then
 from vesica.protocol.link import Link
 from vesica.protocol.message import Message, Scalar, has_scalars
 from vesica.protocol.party import Guest, Host, Party
+from vesica.training.resume import Stateful
+from vesica.training.supervised import Stopping, batches
 
 Augment = Literal["none", "weak"]
 Descent = Literal["adam", "sgd"]

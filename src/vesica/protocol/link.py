@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from vesica.errors import InputError, LateError, ProtocolError
-from vesica.learning.meeting import Meet, alone
 from vesica.privacy import Spent
 from vesica.protocol.budget import Meter
 from vesica.protocol.journal import Journal
 from vesica.protocol.ledger import Ledger
 from vesica.protocol.message import Message, Scalar, Wire, decode, encode, payload_bytes
+from vesica.training.meeting import Meet, alone
 
 ANOTHERS = -1  # in place of a position in a party's own table
 # The largest value that a message may hold. With larger ones a sender could make the receiver's outputs overflow or

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from vesica.errors import InputError, LateError
 from vesica.metrics import Task
-from vesica.models import AnyHead, EncoderSpec
+from vesica.nn.models import AnyHead, EncoderSpec
 from vesica.protocol.ledger import Entry
 from vesica.protocol.link import Check, Conversation, Link
 from vesica.protocol.message import Message, Scalar

@@ -14,8 +14,8 @@ from vesica.data.features import FIRST, MOST_CATEGORIES
 from vesica.data.json_forms import Either, Lacking, check, one_of
 from vesica.data.text_files import parse_json, shown
 from vesica.errors import InputError, ProtocolError
-from vesica.models import EncoderSpec
-from vesica.models.build import Output
+from vesica.nn.models import EncoderSpec
+from vesica.nn.models.build import Output
 from vesica.protocol.link import form
 from vesica.protocol.message import Message
 from vesica.protocol.party import Guest, Host, Party

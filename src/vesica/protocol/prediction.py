@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from vesica.models import AnyHead, Head
+from vesica.nn.models import AnyHead, Head
 from vesica.protocol.message import has_scalars
 from vesica.protocol.party import Guest, Host
 from vesica.protocol.pooling import check_codes

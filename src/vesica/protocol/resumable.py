@@ -23,11 +23,11 @@ from torch import Tensor
 
 from vesica.data.text_files import parse_json
 from vesica.errors import RunFolderError
-from vesica.learning.draws import random_state, set_random_state
-from vesica.learning.resume import Stateful
 from vesica.protocol.files import replacing, sync, writing_to
 from vesica.protocol.ledger import Entry
 from vesica.protocol.link import Conversation, Link
+from vesica.training.draws import random_state, set_random_state
+from vesica.training.resume import Stateful
 
 _VALUES = attrgetter(*Entry.__slots__)
 

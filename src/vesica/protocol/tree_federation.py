@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import IO, Any
 
 from vesica.errors import PartyError
-from vesica.learning.boosting import Boosting, Share
-from vesica.learning.tree_process import GO_ON, GROWN, NO_MORE, pack
 from vesica.protocol.byte_limit import TreeLimit
 from vesica.protocol.gate import Call, Count, Gate
+from vesica.training.boosting import Boosting, Share
+from vesica.training.tree_process import GO_ON, GROWN, NO_MORE, pack
 
 _BREATH = 0.02  # seconds between two looks at the processes
 
@@ -46,7 +46,7 @@ class TreeProcess:
         self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (see close)
         self.answer: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "vesica.learning.tree_process", role, str(parties)],
+            [sys.executable, "-m", "vesica.training.tree_process", role, str(parties)],
             stdin=subprocess.PIPE,
             stdout=self.answer,
             stderr=self.errors,

@@ -30,7 +30,7 @@ import torch
 from nvflare.fuel.f3.streaming import stream_utils
 
 import vesica.engines.nvflare.patience as patience
-import vesica.learning.semi_supervised as semi_supervised
+import vesica.training.semi_supervised as semi_supervised
 from engines.nvflare.moments import RECORD, STEP, WHAT, Moments, arm
 from engines.nvflare.organisations import prepare_all
 from federations import small_federation

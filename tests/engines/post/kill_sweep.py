@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import torch
 
 import vesica.engines.post.desk as desk
-import vesica.learning.semi_supervised as semi_supervised
 import vesica.protocol.journal as journal
+import vesica.training.semi_supervised as semi_supervised
 from engines.post.organisations import METHODS, Town, is_finished
 from federations import small_federation
 from vesica.engines.post.desk import WaitingForFile

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import rankdata
 from torch import Tensor
 
-from vesica.learning.cluster import majority_classes, matched_classes, mean_recall, purity
+from vesica.training.cluster import majority_classes, matched_classes, mean_recall, purity
 
 RESAMPLES = 200
 

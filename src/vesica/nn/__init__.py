@@ -1,0 +1,1 @@
+"""Neural networks, their losses and their augmentations: plain PyTorch, useful without federation."""
