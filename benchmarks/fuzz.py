@@ -287,7 +287,7 @@ def sound_frames() -> list[bytes]:
 
 
 def mutate_frames(count: int, *, seed: int) -> Report:
-    """Decode so many mutated frames."""
+    """Decode `count` mutated frames."""
     random, frames = Random(seed), sound_frames()
     originals = set(frames)
 
@@ -503,7 +503,7 @@ def mutate_file(scene: Scene, random: Random) -> tuple[str, bytes]:
 
 
 def mutate_files(count: int, folder: Path, *, seed: int) -> Report:
-    """Put so many mutated files into an inbox, one after the other, and open what it takes."""
+    """Put `count` mutated files into an inbox, one after the other, and open what it accepts."""
     random, scene = Random(seed), Scene(folder)
     file_names = (scene.header.file_name, "letter", replace(scene.header, number=4).file_name)
 
@@ -543,7 +543,7 @@ def mutate_files(count: int, folder: Path, *, seed: int) -> Report:
 
 
 def repeat(attempt: Callable[[Report], None], count: int) -> Report:
-    """So many attempts that changed something; memory is compared from a tenth of the way on, when caches are full."""
+    """Attempt until `count` mutations changed something; memory counts after the first tenth."""
     report, began = Report(), time.perf_counter()
     before = None
     while report.mutations < count:

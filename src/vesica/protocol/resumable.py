@@ -105,9 +105,9 @@ class _Mark:
 
 
 class _Course:
-    """What a step adds to the ledger and to the curve, appended to a file of its own at every checkpoint.
+    """The ledger entries and curve points of one step, appended to a file of its own at every checkpoint.
 
-    What both held before the step is not in it: a run that goes on has come to that again when it enters the step.
+    Those from before the step are not in it: a resumed run has them again by the time it enters the step.
     """
 
     def __init__(self, path: Path, conversation: Conversation) -> None:

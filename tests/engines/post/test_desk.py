@@ -347,8 +347,8 @@ def test_many_files_with_names_of_this_run_hide_no_message_and_are_summed_up(
 ) -> None:
     """Somebody who can put files into the inbox knows the names of the run and of the parties."""
     bank, shop = sit_down(folders["bank"]), sit_down(folders["shop"])
-    monkeypatch.setattr(inboxes, "MOST_OF_A_SENDER", 30)
-    monkeypatch.setattr(inboxes, "MOST_SAID", 5)
+    monkeypatch.setattr(inboxes, "MAX_FILES_PER_SENDER", 30)
+    monkeypatch.setattr(inboxes, "MAX_REFUSALS_SHOWN", 5)
     for number in range(1, 41):
         send(bank, "shop", number, b"%d" % number)
     carry(folders["bank"], folders["shop"])
@@ -374,7 +374,7 @@ def test_many_files_with_names_of_this_run_hide_no_message_and_are_summed_up(
 
 
 def test_a_flood_from_one_sender_leaves_room_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inboxes, "MOST_OF_A_SENDER", 5)
+    monkeypatch.setattr(inboxes, "MAX_FILES_PER_SENDER", 5)
     folder = make_desks(tmp_path, "bank", "shop", "hospital")["bank"]
     for sender in ("shop", "hospital"):
         for number in range(1, 21 if sender == "shop" else 4):

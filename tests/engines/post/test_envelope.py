@@ -270,7 +270,7 @@ def test_a_large_message_is_checked_piece_by_piece(scene: Scene) -> None:
 
 
 def test_a_full_inbox_keeps_no_message_from_being_found(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vesica.engines.post.inbox.MOST_OTHERS", 3)
+    monkeypatch.setattr("vesica.engines.post.inbox.MAX_OTHER_FILES", 3)
     for number in range(5):
         (scene.bank.inbox / f"0-junk-{number}").write_text("no message")
     scene.put(scene.good)

@@ -11,9 +11,9 @@ from vesica.engines.post.envelope import Envelope, Header, Mark, PostError, name
 from vesica.engines.post.folder import DeskFolder
 from vesica.engines.post.keys import Card, Identity
 
-MOST_OF_A_SENDER = 1000  # files that have the name of a message of this sender: so many are looked into
-MOST_SAID = 20  # files that were refused are named one by one, up to so many
-MOST_OTHERS = 1000  # files that have no name of this run's messages: so many are looked into
+MAX_FILES_PER_SENDER = 1000  # read per sender: files named as its messages of this run
+MAX_REFUSALS_SHOWN = 20  # named one by one; the rest is counted
+MAX_OTHER_FILES = 1000  # read of the files that are not named as messages of this run
 
 
 class Letter(NamedTuple):
@@ -54,11 +54,11 @@ class Inbox:
             start = f"{self._mark.run}.{sender}.{self._me.name}."
             called = [path for path in others if path.name.startswith(start) and named(path)]
             called.sort(key=partial(_distance, number=(next_of or {}).get(sender, 1)))
-            ours += called[:MOST_OF_A_SENDER]
-            self._far += len(called[MOST_OF_A_SENDER:])
+            ours += called[:MAX_FILES_PER_SENDER]
+            self._far += len(called[MAX_FILES_PER_SENDER:])
             others = sorted(set(others) - set(called))
         self._others = len(others)
-        for path in ours + others[:MOST_OTHERS]:
+        for path in ours + others[:MAX_OTHER_FILES]:
             try:
                 found = path.stat()
             except FileNotFoundError:  # somebody has just taken it away
@@ -88,21 +88,21 @@ class Inbox:
 
     def refused(self) -> list[str]:
         """A sentence for each file that is of no run here; of many, one for all that are left."""
-        said = [str(fault) for _, fault in list(self._refused.values())[:MOST_SAID]]
-        if len(self._refused) > MOST_SAID:
+        said = [str(fault) for _, fault in list(self._refused.values())[:MAX_REFUSALS_SHOWN]]
+        if len(self._refused) > MAX_REFUSALS_SHOWN:
             said.append(
-                f"{self._folder.inbox} has {len(self._refused) - MOST_SAID:,} more files that were refused: remove "
-                "what no run needs"
+                f"{self._folder.inbox} has {len(self._refused) - MAX_REFUSALS_SHOWN:,} more files that were refused: "
+                "remove what no run needs"
             )
         if self._far:
             said.append(
                 f"{self._folder.inbox} has {self._far:,} more files that are called as messages of the run "
                 f"'{self._mark.run}', and were not looked into, as other messages come before: remove what nobody sent"
             )
-        if self._others > MOST_OTHERS:
+        if self._others > MAX_OTHER_FILES:
             said.append(
                 f"{self._folder.inbox} has {self._others:,} files that are not called as messages of the run "
-                f"'{self._mark.run}', and only {MOST_OTHERS:,} of them were looked into: remove what no run needs"
+                f"'{self._mark.run}', and only {MAX_OTHER_FILES:,} of them were looked into: remove what no run needs"
             )
         return said
 
